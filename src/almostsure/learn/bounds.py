@@ -25,7 +25,6 @@ integer but for rounding (1/0.1 has 10 outcomes, although the double nearest to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
@@ -78,11 +77,8 @@ def samples_needed(
     >>> samples_needed(100, 4, mu=0.01, delta=0.001), samples_needed(100, 4, mu=0.01, delta=0.001, bound="paper")
     (1742, 1820)
     """
-    size = _Size.checked(num_states, num_actions, num_damages)
-    mu, delta = unit("mu", mu), unit("delta", delta)
-    if _paper(bound):
-        return _ceil_of_log(size.choices * size.pairs, delta, lambda exact: exact, mu)
-    return _ceil_of_log(size.choices * size.outcomes(mu), delta, lambda exact: -(1 - exact).ln(), mu)
+    union = _UnionBound.checked(num_states, num_actions, num_damages, bound)
+    return union.samples(unit("mu", mu), unit("delta", delta))
 
 
 def delta_bought(
@@ -110,8 +106,8 @@ def delta_bought(
     >>> round(delta_bought(1742, 100, 4, mu=0.01), 7)
     0.0009967
     """
-    size, number = _Size.checked(num_states, num_actions, num_damages), count("samples", samples, least=0)
-    return _failure(size, number, unit("mu", mu), _paper(bound))
+    union = _UnionBound.checked(num_states, num_actions, num_damages, bound)
+    return union.failure(count("samples", samples, least=0), unit("mu", mu))
 
 
 def mu_bought(
@@ -140,11 +136,11 @@ def mu_bought(
     >>> round(mu_bought(1742, 100, 4, delta=0.001), 5)
     0.01
     """
-    size, number = _Size.checked(num_states, num_actions, num_damages), count("samples", samples)
-    delta, paper = unit("delta", delta), _paper(bound)
+    union = _UnionBound.checked(num_states, num_actions, num_damages, bound)
+    number, delta = count("samples", samples), unit("delta", delta)
     low, high = 0.0, 1.0  # failure is likelier than δ at low, and not at high
     while (middle := (low + high) / 2) not in (low, high):
-        if _failure(size, number, middle, paper) <= delta:
+        if union.failure(number, middle) <= delta:
             high = middle
         else:
             low = middle
@@ -229,42 +225,40 @@ def most_outcomes(mu: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Size:
+class _UnionBound:
+    """Either bound, for a model of some size."""
+
     choices: int
     pairs: int  # (next state, damage)
+    paper: bool
 
     @classmethod
-    def checked(cls, num_states: object, num_actions: object, num_damages: object) -> _Size:
+    def checked(cls, num_states: object, num_actions: object, num_damages: object, bound: object) -> _UnionBound:
+        one_of("bound", bound, BOUNDS)
         states = count("num_states", num_states)
-        return cls(states * count("num_actions", num_actions), states * count("num_damages", num_damages))
+        pairs = states * count("num_damages", num_damages)
+        return cls(states * count("num_actions", num_actions), pairs, bound == "paper")
 
     def outcomes(self, mu: float) -> int:
-        return min(self.pairs, most_outcomes(mu))
+        """How many outcomes there may be, of all choices."""
+        return self.choices * (self.pairs if self.paper else min(self.pairs, most_outcomes(mu)))
 
+    def failure(self, samples: int, mu: float) -> float:
+        """The probability that one of them is missed, rounded up."""
+        power = math.log(self.outcomes(mu)) - samples * (mu if self.paper else -math.log1p(-mu))
+        return min(max(math.exp(power), SMALLEST) * UPWARD, 1.0) if power < 0 else 1.0
 
-def _failure(size: _Size, samples: int, mu: float, paper: bool) -> float:
-    """The union bound, as a probability, rounded up."""
-    if paper:
-        power = math.log(size.choices * size.pairs) - mu * samples
-    else:
-        power = math.log(size.choices * size.outcomes(mu)) + samples * math.log1p(-mu)
-    return min(max(math.exp(power), SMALLEST) * UPWARD, 1.0) if power < 0 else 1.0
-
-
-def _ceil_of_log(number: int, delta: float, rate: Callable[[Decimal], Decimal], mu: float) -> int:
-    """⌈ln(number / δ) / rate(μ)⌉, computed with so many digits that the rounding is right."""
-    with localcontext() as context:
-        context.prec = DIGITS + math.ceil(-math.log10(mu)) + len(str(number))
-        quotient = (Decimal(number) / Decimal(delta)).ln() / rate(Decimal(mu))
-        nearest = quotient.to_integral_value()
-        if abs(quotient - nearest) <= TIE * nearest:
-            return int(nearest)
-        return int(quotient.to_integral_value(rounding=ROUND_CEILING))
-
-
-def _paper(bound: str) -> bool:
-    one_of("bound", bound, BOUNDS)
-    return bound == "paper"
+    def samples(self, mu: float, delta: float) -> int:
+        """⌈ln(outcomes / δ) / rate⌉, computed with so many digits that the rounding is right."""
+        number = self.outcomes(mu)
+        with localcontext() as context:
+            context.prec = DIGITS + math.ceil(-math.log10(mu)) + len(str(number))
+            rate = Decimal(mu) if self.paper else -(1 - Decimal(mu)).ln()
+            quotient = (Decimal(number) / Decimal(delta)).ln() / rate
+            nearest = quotient.to_integral_value()
+            if abs(quotient - nearest) <= TIE * nearest:
+                return int(nearest)
+            return int(quotient.to_integral_value(rounding=ROUND_CEILING))
 
 
 def unit(name: str, value: object) -> float:

@@ -105,10 +105,6 @@ class Evidence:
         """M: the level at which nothing can be unseen."""
         return min(most_outcomes(self.mu), self.num_pairs)
 
-    @property
-    def _rate(self) -> float:
-        return -math.log1p(-self.mu)
-
     def by_count(self, levels: Ints) -> npt.NDArray[np.int64]:
         """How many samples suffice at each of the given levels, whatever happens elsewhere."""
         error = self.count_share * self.delta / self.num_choices
@@ -126,8 +122,8 @@ class Evidence:
 
     def _samples(self, power: Floats) -> npt.NDArray[np.int64]:
         """The least ℓ with (1 − μ)^ℓ ≤ exp(−power), rounded up."""
-        samples: npt.NDArray[np.int64] = np.ceil(np.minimum(power / self._rate * UPWARD, 2.0**62)).astype(np.int64)
-        return samples
+        samples = np.ceil(np.minimum(power / -math.log1p(-self.mu) * UPWARD, 2.0**62))
+        return samples.astype(np.int64)
 
     def _log_share(self, level: int) -> float:
         """The logarithm of a_j: equal for the common levels, and a quarter of the one below for each further level.
