@@ -41,10 +41,11 @@ ARRAYS = {"key": "i8", "times": "i8", "reward": "f8", "samples": "i8", "latest":
 class Outcomes(NamedTuple):
     """Different outcomes, ascending."""
 
-    key: Ints  # each as one number: see ``outcome_key``
-    times: Ints  # how often each was seen
+    key: npt.NDArray[np.int64]  # each as one number: see ``outcome_key``
+    times: npt.NDArray[np.int64]  # how often each was seen
     reward: Floats  # its rewards, summed
-    first: Ints  # which sample of its choice showed it first; or at least, of the newest one of a choice
+    # Which sample of its choice showed it first; if restored, which one showed the newest outcome of the choice.
+    first: npt.NDArray[np.int64]
 
 
 class Block(NamedTuple):
@@ -60,7 +61,7 @@ def outcome_key(space: Space, choice: Any, next_state: Any, damage: Any) -> Any:
     return (choice * space.num_states + next_state) * DAMAGES + damage
 
 
-def merged(key: Ints, times: Ints, reward: Floats, first: Ints) -> Outcomes:
+def merged(key: npt.NDArray[Any], times: npt.NDArray[Any], reward: Floats, first: npt.NDArray[Any]) -> Outcomes:
     """These outcomes, with equal ones put together; rewards are added up in their order."""
     order = np.argsort(key, kind="stable")
     key = key[order]
@@ -156,14 +157,15 @@ class Counts:
         """Put what was seen singly into the arrays."""
         if self._single is not None:
             values = np.array(list(self._single.values()), [("times", "i8"), ("reward", "f8"), ("first", "i8")])
-            outcomes = merged(np.array(list(self._single), np.int64), *(values[name] for name in values.dtype.names))
+            key = np.array(list(self._single), np.int64)
+            outcomes = merged(key, values["times"], values["reward"], values["first"])
             self._outcomes, self._single = outcomes, None
 
     def _merged(self) -> Outcomes:
         self.merge()
         return self._outcomes
 
-    def _choice_of(self, key: Ints) -> npt.NDArray[np.int64]:
+    def _choice_of(self, key: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return key // (self.space.num_states * DAMAGES)
 
     # ------------------------------------------------------------------ what was seen

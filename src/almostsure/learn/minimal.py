@@ -42,13 +42,13 @@ import numpy.typing as npt
 from almostsure.arguments import check_budget, names_right_word
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
-from almostsure.crew import Crew, Workers, uninterrupted
-from almostsure.errors import Interrupted, LimitReached, ModelError
+from almostsure.crew import Workers, uninterrupted
+from almostsure.errors import LimitReached, ModelError
 from almostsure.learn.bounds import Confidence, most_outcomes, samples_needed, unit
 from almostsure.learn.counts import Counts, Unknown
 from almostsure.learn.evidence import Evidence, check_mu
 from almostsure.learn.sampling.checkpoint import Checkpoint
-from almostsure.learn.sampling.count import Counter, draw_chunks, sampling_crew
+from almostsure.learn.sampling.count import Counter, draw_chunks
 from almostsure.learn.sampling.env_sampler import EnvSampler
 from almostsure.learn.sampling.samplers import CheckedSampler, as_sampler
 from almostsure.model.arrays import Bools, Ints
@@ -187,13 +187,11 @@ def learn_minimal_budget(
     store = Checkpoint(checkpoint, source, run, checkpoint_seconds)
     counts, done = store.begin(seed, {"round": 0, "chunk": 0})
     learner = _Learner(source, counts, done, goal)
-    try:
-        with Bar("learning", uniform["sharp"], notice=f"at most {uniform['sharp']:,} samples or so") as bar:
-            learner.run(store, sampling_crew(workers, source), bar)
-    except KeyboardInterrupt:
-        store.write(counts, done)
-        raise Interrupted(f"interrupted after {counted(counts.total, 'sample')}{store.remark}.", kept=counts) from None
-    store.write(counts, done)
+    with (
+        store.keeping(counts, done, lambda: counted(counts.total, "sample")),
+        Bar("learning", uniform["sharp"], notice=f"at most {uniform['sharp']:,} samples or so") as bar,
+    ):
+        learner.run(store, workers, bar)
     check_mu(counts, mu)
     _check_walk(source, counts, learner.known())
     return learned_budget(counts, learner.known(), goal)
@@ -284,10 +282,10 @@ class _Learner:
         self._relevant: Bools = ~self.is_end
         self._seen = -1  # outcomes seen when that was found
 
-    def run(self, store: Checkpoint, crew: Crew, bar: Bar) -> None:
+    def run(self, store: Checkpoint, workers: Workers | None, bar: Bar) -> None:
         """Sample until every relevant choice is known."""
         counter, counts = Counter(self.source), self.counts
-        with crew.open(counter.count, threads=self.source.model is not None) as each:
+        with counter.crew(workers) as each:
             while (lengths := self._wanted() if store.lengths is None else store.lengths).any():
                 store.lengths, choices = lengths, np.flatnonzero(lengths)
                 schedule = counter.schedule(choices, lengths[choices], counts.seed or 0, self.done["round"])

@@ -13,11 +13,12 @@ C(n + m, j). Below ``LEVEL``, shared between the choices that are tried, that is
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from typing import Any, final
 
@@ -25,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import check_real, count
-from almostsure.errors import ArgumentError, FileError
+from almostsure.errors import ArgumentError, FileError, Interrupted
 from almostsure.files import load_tensors, must_hold, save_tensors
 from almostsure.learn.counts import ARRAYS, Counts
 from almostsure.learn.sampling.identity import obstacle_in
@@ -67,11 +68,6 @@ class Checkpoint:
         self.run = {"sampler": str(source.identity), **run}
         self.lengths: npt.NDArray[np.int64] | None = None  # [num_choices] samples of the present round, if any
         self._saved_at = time.monotonic()
-
-    @property
-    def remark(self) -> str:
-        """What Ctrl-C says about it."""
-        return "" if self.path is None else f", which are in the checkpoint {self.path!s}: run it again to go on"
 
     def begin(self, seed: int | None, start: dict[str, int]) -> tuple[Counts, dict[str, int]]:
         """The counts and how far the run has come: those of the file, or none and ``start``."""
@@ -135,6 +131,17 @@ class Checkpoint:
                     f"this one shows another one in {others} of {AGAIN}. Choose another name, or delete it.",
                     path=self.path,
                 )
+
+    @contextlib.contextmanager
+    def keeping(self, counts: Counts, position: Mapping[str, int], said: Callable[[], str]) -> Iterator[None]:
+        """Keep the counts when the run is over; on Ctrl-C raise Interrupted, which tells what ``said`` returns."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.write(counts, position)
+            where = "" if self.path is None else f", which are in the checkpoint {self.path!s}: run it again to go on"
+            raise Interrupted(f"interrupted after {said()}{where}.", kept=counts) from None
+        self.write(counts, position)
 
     def write(self, counts: Counts, position: Mapping[str, int], *, now: bool = True) -> None:
         """Keep the counts; without ``now``, only if the last time is long ago."""

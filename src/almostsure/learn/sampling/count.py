@@ -11,6 +11,7 @@ function of seed, chunk and i, decides the i-th sample: the first outcome whose 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -20,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import count
-from almostsure.crew import Crew, Each, Workers, as_crew, cores, uninterrupted
-from almostsure.errors import CorruptFile, Interrupted, LimitReached
+from almostsure.crew import Each, Workers, as_crew, cores, uninterrupted
+from almostsure.errors import CorruptFile, LimitReached
 from almostsure.learn.counts import Block, Counts, merged, outcome_key
 from almostsure.learn.sampling import kernel
 from almostsure.learn.sampling.checkpoint import Checkpoint
@@ -102,17 +103,12 @@ def _counted(
     schedule = counter.schedule(choices, np.full(choices.size, number), counts.seed or 0)
     if counts.total != min(done["chunk"] * schedule.size, schedule.total):
         raise CorruptFile(f"{store.path!s} holds other samples than those that it says were drawn", path=store.path)
-    try:
-        with (
-            Bar("sampling", schedule.total, notice=f"{schedule.total:,} samples") as bar,
-            sampling_crew(workers, source).open(counter.count, threads=source.model is not None) as each,
-        ):
-            draw_chunks(schedule, each, store, counts, done, bar)
-    except KeyboardInterrupt:
-        store.write(counts, done)
-        said = f"interrupted after {counts.total:,} of {schedule.total:,} samples{store.remark}."
-        raise Interrupted(said, kept=counts) from None
-    store.write(counts, done)
+    with (
+        store.keeping(counts, done, lambda: f"{counts.total:,} of {schedule.total:,} samples"),
+        Bar("sampling", schedule.total, notice=f"{schedule.total:,} samples") as bar,
+        counter.crew(workers) as each,
+    ):
+        draw_chunks(schedule, each, store, counts, done, bar)
     counts.merge()
     return counts
 
@@ -127,11 +123,6 @@ def draw_chunks(
             done["chunk"] += 1
         store.write(counts, done, now=False)
         bar.update(counts.total)
-
-
-def sampling_crew(workers: Workers | None, source: CheckedSampler) -> Crew:
-    """Who samples; by default all cores for a model, one for anything else."""
-    return as_crew(workers, default=1 if source.model is None else cores())
 
 
 # ---------------------------------------------------------------------- schedules
@@ -198,11 +189,19 @@ class Counter:
 
     def __init__(self, source: CheckedSampler) -> None:
         self.source = source
-        self._tables: Tables | None = None if source.model is None else build_tables(source.model)
+        self._tables: Tables | None = None
+        if source.model is not None:
+            ptr = source.model.outcome_ptr.astype(np.int64)
+            self._tables = Tables(ptr, running_sums(source.model.probability, ptr))
 
     def schedule(self, choices: Ints, lengths: Ints, seed: int, number: int = 0) -> Schedule:
         """A schedule whose chunks suit the sampler."""
         return Schedule(choices, lengths, seed, number, OTHER_CHUNK if self.source.model is None else MODEL_CHUNK)
+
+    def crew(self, workers: Workers | None) -> AbstractContextManager[Each]:
+        """Who counts; by default all cores for a model, one for anything else."""
+        is_model = self.source.model is not None
+        return as_crew(workers, default=cores() if is_model else 1).open(self.count, threads=is_model)
 
     def count(self, chunk: Chunk) -> Block:
         """What a chunk contains."""
@@ -256,12 +255,6 @@ class Found(NamedTuple):
 
     times: Ints
     first: Ints
-
-
-def build_tables(mdp: MDP) -> Tables:
-    """The tables of a model."""
-    ptr = mdp.outcome_ptr.astype(np.int64)
-    return Tables(ptr, running_sums(mdp.probability, ptr))
 
 
 def draw(tables: Tables, slots: Slots, bits: Any, increment: Any, found: Found) -> None:

@@ -154,12 +154,12 @@ class EnvSampler:
         for name, value in (("set_state", set_state), ("encode", encode)):
             if value is not None and not callable(value):
                 raise ModelError(f"{name} must be a function; got {value!r}")
-        self._env, self._encode = env, encode
+        self._env, self.encode = env, encode
         self._set_state = _toy_state(env) if set_state is None else set_state
         self._damage = known_damage(env) if damage is None else _checked_damage(damage)
         self.num_states = _size(env, "observation_space", num_states)
         self._actions: Actions = _size(env, "action_space", None) if actions is None else actions
-        self.max_damage, self.encode = max_damage, encode
+        self.max_damage = max_damage
         self.caveat = "" if encode is None else ABSTRACTION
         self.initial = self._starts() if initial is None else initial
         made_of = ("environment", env, set_state, self._damage, encode, self.num_states)
@@ -186,7 +186,7 @@ class EnvSampler:
         What is learned is compared with them, where nothing else tells whether ``set_state`` does what it should.
         Where it returns observations, these are compared, and states may stand for several, of which it picks one.
         """
-        if self._encode is not None and self._set_state(self._env, self._start(0)) is not None:
+        if self.encode is not None and self._set_state(self._env, self._start(0)) is not None:
             return
         observation = None
         for _ in range(steps):
@@ -202,7 +202,7 @@ class EnvSampler:
 
     def _one(self, state: int, action: int) -> tuple[int, float, float]:
         shown = self._set_state(self._env, state)
-        before = state if self._encode is None else self._shown(shown, state, action)
+        before = state if self.encode is None else self._shown(shown, state, action)
         _, outcome, over = self._step(before, state, action)
         if over:
             self._env.reset()  # wrappers want it before the next step
@@ -234,10 +234,10 @@ class EnvSampler:
         return shown
 
     def _state(self, observation: Any, where: str) -> int:
-        raw: Any = observation if self._encode is None else self._encode(observation)
+        raw: Any = observation if self.encode is None else self.encode(observation)
         number = int(raw)
         if number != raw or not 0 <= number < self.num_states:
-            how = "encode must return" if self._encode is not None else "observations must be"
+            how = "encode must return" if self.encode is not None else "observations must be"
             raise ModelError(f"{how} states 0 … {self.num_states - 1}; got {raw!r} {where}")
         return number
 
@@ -257,7 +257,7 @@ class EnvSampler:
     def _starts(self) -> dict[int | str, float]:
         """The environment's own starts: as it lists them, or as often as resets show them."""
         listed = _listed_starts(self._env, self.num_states)
-        if self._encode is None and listed is not None:
+        if self.encode is None and listed is not None:
             return listed
         found = Counter(self._start(seed) for seed in range(RESETS))
         if len(found) > 1:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -73,17 +74,21 @@ class Sampler(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CheckedSampler:
     """A sampler whose states and actions are known and whose answers are checked."""
 
     sampler: Any
     space: Space
-    states: Ints  # [num_choices], of each choice
     model: MDP | None  # what is sampled from, if it is a model
     max_damage: int
     identity: str | None  # tells it from others; None if nobody can
     caveat: str = ""  # what every statement about it must add
+
+    @cached_property
+    def states(self) -> Ints:
+        """The state of each choice, [num_choices]."""
+        return self.space.choice_states()
 
     def new_counts(self, seed: int | None) -> Counts:
         """Counts of its choices that have seen nothing."""
@@ -152,12 +157,7 @@ def as_sampler(sampler: Any, *, identity: str | None = None) -> CheckedSampler:
         mdp = as_model(sampler)
         mdp.require_probabilities("a sampler")
         return CheckedSampler(
-            sampler=mdp,
-            space=mdp.space,
-            states=mdp.choice_states(),
-            model=mdp,
-            max_damage=mdp.max_damage,
-            identity=mdp.fingerprint,
+            sampler=mdp, space=mdp.space, model=mdp, max_damage=mdp.max_damage, identity=mdp.fingerprint
         )
     if not hasattr(sampler, "sample"):
         raise ModelError(
@@ -165,11 +165,9 @@ def as_sampler(sampler: Any, *, identity: str | None = None) -> CheckedSampler:
             f"{type(sampler).__name__}. Wrap a function in FunctionSampler, a Gymnasium environment in EnvSampler."
         )
     own = identity or getattr(sampler, "identity", None) or identity_of(sampler)
-    space = space_of(sampler)
     return CheckedSampler(
         sampler=sampler,
-        space=space,
-        states=space.choice_states(),
+        space=space_of(sampler),
         model=None,
         max_damage=_max_damage(sampler),
         identity=None if own is None else str(own),
