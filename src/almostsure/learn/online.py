@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from os import PathLike
 from typing import Any, NoReturn, Self, final
 
@@ -229,14 +230,10 @@ class OnlineShield:
             self._watched.go_on(source)
         self.ledger.steps += 1
         is_new = not self.counts.has_seen(choice, target, loss)
-        if is_new:
-            with uninterrupted():
-                self.counts.see(choice, target, loss, gain)
+        with uninterrupted() if is_new else nullcontext():
+            self._count(choice, target, loss, gain, 1)
+            if is_new:
                 self._surprise(choice, target, loss)
-        else:
-            self.counts.see(choice, target, loss, gain)
-            if self.counts.samples[choice] == self.needed:
-                self._now_known()
         if left is not None and loss > left >= 0:
             where = self.ledger.steps, source, int(self.space.choice_action[choice])
             self.ledger.note(Violation(*where, target, loss, left, was_allowed, is_new))
@@ -268,10 +265,7 @@ class OnlineShield:
             rule = f"an outcome of {where} must have been watched before it is repeated"
             raise ModelError(f"{rule}; got a new one. Watch it.", choice=choice)
         more, gain = count("times", times), self._reward(reward, choice)
-        before = int(self.counts.samples[choice])
-        self.counts.see(choice, target, loss, gain, times=more)
-        if before < self.needed <= before + more:
-            self._now_known()
+        self._count(choice, target, loss, gain, more)
 
     def end(self, state: int | str) -> None:
         """Take in that an episode ended in a state: nothing happens there any more.
@@ -287,14 +281,18 @@ class OnlineShield:
         if self._watched.end(self.space.state(state), self.needed):
             self._now_known()
 
+    def _count(self, choice: int, target: int, loss: int, gain: float, times: int) -> None:
+        """Count an outcome, which may make its choice known."""
+        before = int(self.counts.samples[choice])
+        self.counts.see(choice, target, loss, gain, times=times)
+        if before < self.needed <= before + times:
+            self._now_known()
+
     def _surprise(self, choice: int, target: int, loss: int) -> None:
         """Raise what must be raised, and note how many states that is."""
         state, action = int(self._states[choice]), int(self.space.choice_action[choice])
-        raised, seen = 0, int(self.counts.samples[choice])
-        if self.unknown == "refuse" and seen <= self.needed:  # refused until this moment
-            if seen == self.needed:
-                self._now_known()
-        elif self._growing is not None:  # else solved anew when somebody asks
+        raised, was_known = 0, self.unknown == "allow" or self.counts.samples[choice] > self.needed
+        if was_known and self._growing is not None:  # else refused until this moment, or solved anew when somebody asks
             raised = len(self._growing.add(state, action, target, loss))
             self._table, self._asked = None, 0
         self.ledger.note(Surprise(self.ledger.steps, state, action, target, loss, raised))

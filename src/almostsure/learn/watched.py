@@ -28,7 +28,6 @@ class Watched:
         self.states = counts.space.choice_states()  # the state of each choice
         self._began: Counter[int] = Counter()
         self._ended: set[int] = set()
-        self._passed: set[int] = set()  # where an episode went on
 
     def learn(self, known: Counts) -> None:
         """Take in what others have counted, before anything is watched."""
@@ -37,17 +36,15 @@ class Watched:
         if known.space != self.space:
             raise ModelMismatch("the counts belong to other states and actions than those given.")
         self.counts.restore(known.to_arrays())
-        self._passed = self._left()
 
     def begin(self, states: Iterable[int]) -> None:
         """Take in that runs began in these states."""
         self._began.update(states)
 
     def go_on(self, state: int) -> None:
-        """Take in that an episode went on from a state; ModelError if another one ended there."""
+        """Take in that an episode went on from a state, which is counted; ModelError if another one ended there."""
         if state in self._ended:
             raise self._both(state)
-        self._passed.add(state)
 
     def end(self, state: int, times: int) -> bool:
         """Take in that an episode ended in a state, as if all of its choices had been seen to stay so many times.
@@ -56,7 +53,7 @@ class Watched:
         """
         if state in self._ended or state == self.space.end:
             return False
-        if state in self._passed:
+        if self._was_left(state):
             raise self._both(state)
         self._ended.add(state)
         for choice in self.space.choices(state):
@@ -96,13 +93,12 @@ class Watched:
         if ended.dtype.kind != "i" or ended.ndim != 1:
             raise ValueError("ended must hold states")
         self._ended = {self.space.state(state) for state in ended.tolist()}
-        self._passed = self._left()
         pairs = began.dtype.kind == "i" and began.ndim == 2 and began.shape[1] == 2
         if not pairs or (began[:, 1] < 1).any() or (began[:, 0] >= self.space.num_observed).any():
             raise ValueError("began must hold states, and how often runs began there")
         self._began = Counter({self.space.state(state): times for state, times in began.tolist()})
 
-    def _left(self) -> set[int]:
-        """The states from which something was counted that an end does not do: to leave, or to hurt."""
-        leaves = (self.counts.next_state != self.states[self.counts.choice]) | (self.counts.damage > 0)
-        return set(self.states[self.counts.choice[leaves]].tolist())
+    def _was_left(self, state: int) -> bool:
+        """Whether something was counted there that an end does not do: to leave, or to hurt."""
+        here = self.states[self.counts.choice] == state
+        return bool((here & ((self.counts.next_state != state) | (self.counts.damage > 0))).any())
