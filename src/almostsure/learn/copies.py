@@ -56,7 +56,10 @@ class Frozen:
         self._pickled: bytes = b""
         self._shared: list[Any] = []
         try:
-            self._pickled, self._shared = _pickled(thing)
+            file = io.BytesIO()
+            pickler = _Pickler(file)
+            pickler.dump(thing)
+            self._pickled, self._shared = file.getvalue(), pickler.shared
             self()  # some things can be pickled and not unpickled
         except Exception:
             self._pickled = b""
@@ -96,13 +99,6 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, number: int) -> Any:
         return self.shared[number]
-
-
-def _pickled(thing: Any) -> tuple[bytes, list[Any]]:
-    file = io.BytesIO()
-    pickler = _Pickler(file)
-    pickler.dump(thing)
-    return file.getvalue(), pickler.shared
 
 
 @final

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from almostsure.learn.learners.world import Playground
+from almostsure.learn.sampling.samplers import CheckedSampler
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.mdp import MDP
 from almostsure.policy.evaluation.evaluate import evaluate
@@ -44,7 +45,7 @@ class Deployment(NamedTuple):
 def deployment(ground: Playground, policy: Policy, budget: int, *, seed: int = 0) -> Deployment:
     """Evaluate a policy."""
     if ground.source is not None:
-        return sampled(ground, policy, budget, seed=seed)
+        return sampled(ground, ground.source, policy, budget, seed=seed)
     mdp = policy.mdp  # the ground's, or the model inside a risk shield of it
     exact = evaluate(mdp, policy, budget=budget)
     reward, damage = exact.expected_return, exact.expected_damage
@@ -58,12 +59,11 @@ def deployment(ground: Playground, policy: Policy, budget: int, *, seed: int = 0
 # ---------------------------------------------------------------------- sampled
 
 
-def sampled(ground: Playground, policy: Policy, budget: int, *, seed: int) -> Deployment:
+def sampled(ground: Playground, source: CheckedSampler, policy: Policy, budget: int, *, seed: int) -> Deployment:
     """Play a policy in what can only be sampled."""
     from scipy.special import betaincinv
 
-    source, mdp, rng = ground.source, ground.mdp, np.random.default_rng([seed, 1])
-    assert source is not None
+    mdp, rng = ground.mdp, np.random.default_rng([seed, 1])
     state = rng.choice(mdp.initial_states.astype(np.int64), size=EPISODES, p=mdp.initial_probabilities)
     reward, damage = np.zeros(EPISODES), np.zeros(EPISODES, np.int64)
     running = ~ground.is_terminal[state]

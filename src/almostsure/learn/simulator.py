@@ -126,13 +126,9 @@ class Simulator:
             for action in range(self.num_actions):
                 yield state, action, self._step((snapshot, observation), action)[0]
 
-    def is_over(self, state: Any) -> bool:
-        """Whether an episode ended there."""
-        return isinstance(state, Ended)
-
     def actions(self, state: Any) -> range:
         """What can be played in a state: everything, or nothing where an episode ended."""
-        return range(0 if self.is_over(state) else self.num_actions)
+        return range(0 if isinstance(state, Ended) else self.num_actions)
 
     def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
         """The one outcome of an action, played several times unless it is known."""
@@ -173,7 +169,7 @@ class Simulator:
         arrival, env, shown = self._step(self.snapshots[state], action)
         found = arrival.state
         known = found in self.snapshots and not (second and found not in self.others)
-        if not (known or found in ways or self.is_over(found)):
+        if not (known or found in ways or isinstance(found, Ended)):
             ways[found] = self._snapshot(env), shown
         return arrival
 
@@ -190,7 +186,7 @@ class Simulator:
             action = int(rng.integers(self.num_actions))
             arrival, shown = self._taken(env, shown, action)
             yield state, action, arrival
-            if self.is_over(arrival.state):
+            if isinstance(arrival.state, Ended):
                 return
             state = arrival.state
 

@@ -32,7 +32,6 @@ from almostsure.learn.learners.qlearning import learners as known_learners
 from almostsure.learn.learners.training import Learner, Training
 from almostsure.learn.learners.world import Playground, playground
 from almostsure.learn.sampling.env_sampler import is_environment, model_of_env
-from almostsure.learn.sampling.samplers import as_sampler
 from almostsure.model.mdp import MDP
 from almostsure.plan.constraints import AlmostSure
 from almostsure.plan.solve import solve_policy
@@ -92,7 +91,8 @@ def compare(
     one-step mask ...
     """
     chosen, steps, numbers = _chosen(learners), count("steps", steps, most=MOST_STEPS), _seeds(seeds)
-    task = _Task(_world(world), chosen, budget, steps)
+    ground = playground(model_of_env(world) if is_environment(world) else world)  # a transition table is a model
+    task = _Task(ground, chosen, budget, steps)
     jobs = list(itertools.product(range(len(chosen)), numbers))
     runs: list[Run] = []
     try:
@@ -106,13 +106,6 @@ def compare(
             kept=task.comparison(runs),
         ) from None
     return task.comparison(runs)
-
-
-def _world(world: Any) -> Playground:
-    """Where to train; an environment with a transition table is a model."""
-    if is_environment(world):
-        world = model_of_env(world)
-    return playground(world if isinstance(world, MDP) else as_sampler(world))
 
 
 def _optimum(mdp: MDP, budget: int) -> float:

@@ -33,6 +33,7 @@ NAMES = {  # ours, and what else is taken for it
 }
 DONE = ("done", "dones", "is_done", "terminal", "terminals")  # may mean either
 NEEDED = ("state", "action", "next_state")
+ENCODE = "Pass encode=, a function that numbers the states."
 TRUTH = "must be true or false"
 TRUTHS = {"true": 1, "false": 0, "1": 1, "0": 0}  # as text
 NUMBER = re.compile(r"\d+(\.0*)?")
@@ -165,19 +166,13 @@ class Labels:
             )
 
 
-class Reader(NamedTuple):
+class Reader:
     """How the rows of a log become numbers."""
 
-    encode: Encode | None
-    max_damage: int
-    states: Labels
-    actions: Labels
-
-
-def new_reader(encode: Encode | None, max_damage: int) -> Reader:
-    """A reader of a log."""
-    remedy = "" if encode is not None else "Pass encode=, a function that numbers the states."
-    return Reader(encode, max_damage, Labels("states", remedy), Labels("actions", ""))
+    def __init__(self, encode: Encode | None, max_damage: int) -> None:
+        self.encode, self.max_damage = encode, max_damage
+        self.states = Labels("states", ENCODE if encode is None else "")
+        self.actions = Labels("actions", "")
 
 
 def typed(piece: Piece, reader: Reader) -> Rows:

@@ -168,9 +168,9 @@ class Follower:
 
 def _last_row(rows: Rows) -> Rows:
     """The last row as a piece of its own."""
-    last: list[Any] = [None if column is None else column[-1:].copy() for column in rows[:-1]]
     place = rows.place(rows.state.size - 1)
-    return Rows(*last, lambda _: place)
+    last: list[Any] = [None if column is None else column[-1:].copy() for column in rows[:-1]]
+    return Rows(*[*last, lambda _: place])
 
 
 def _joined(before: Rows, rows: Rows) -> Rows:
@@ -181,4 +181,4 @@ def _joined(before: Rows, rows: Rows) -> Rows:
 
     pairs: Any = zip(before[:-1], rows[:-1], strict=True)
     both: list[Any] = [None if y is None else np.append(x, y) for x, y in pairs]
-    return Rows(*both, place)
+    return Rows(*[*both, place])

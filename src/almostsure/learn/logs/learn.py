@@ -57,7 +57,7 @@ from almostsure.learn.bounds import unit
 from almostsure.learn.counts import UNKNOWN, Counts, Unknown
 from almostsure.learn.evidence import Evidence, check_mu
 from almostsure.learn.logs import minari
-from almostsure.learn.logs.columns import Piece, Reader, new_reader, typed
+from almostsure.learn.logs.columns import Piece, Reader, typed
 from almostsure.learn.logs.follow import Follower
 from almostsure.learn.logs.read import Columns, is_table, read_file, read_table
 from almostsure.learn.logs.seen import Seen
@@ -129,7 +129,7 @@ def learn_from_logs(
     one_of("value for unknown=:", unknown, UNKNOWN)
     if count("max_damage", max_damage, least=0) > MAX_DAMAGE:
         raise ModelError(f"max_damage must be an integer 0 … {MAX_DAMAGE}; got {max_damage!r}")
-    given, reader = _given(log, num_states, actions, initial, encode), new_reader(encode, int(max_damage))
+    given, reader = _given(log, num_states, actions, initial, encode), Reader(encode, int(max_damage))
     seen = _see(read_log(log, columns, encode), given.num_states, reader)
     counts = _counts(seen, given, reader)
     check_mu(counts, mu)
