@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, cast, final
 
@@ -114,25 +115,22 @@ def explore(
     search = Simulator(env, damage, key or as_key, get_state, set_state)
     starts = search.starts(range(seed, seed + count("resets", resets)))
     sampled = None if mu is None else _Sampled(search, Goal(unit("mu", mu), unit("delta", delta), None), seed)
-    return Exploration(search, sampled, starts, max_states=max_states, action_names=action_names).go_on()
+    return Exploration(search, sampled, starts, max_states, action_names).go_on()
 
 
 @final
+@dataclass(eq=False, repr=False)
 class Exploration:
     """An exploration that may be stopped, and goes on from there."""
 
-    def __init__(
-        self,
-        search: Simulator,
-        sampled: _Sampled | None,
-        starts: dict[Hashable, float],
-        *,
-        max_states: int,
-        action_names: Sequence[str] | None,
-    ) -> None:
-        self.search, self.sampled, self.starts = search, sampled, starts
-        self.max_states = max_states
-        self.action_names = checked_names("action", action_names, exactly=search.num_actions)
+    search: Simulator
+    sampled: _Sampled | None
+    starts: dict[Hashable, float]
+    max_states: int
+    action_names: Sequence[str] | None
+
+    def __post_init__(self) -> None:
+        self.action_names = checked_names("action", self.action_names, exactly=self.search.num_actions)
 
     def go_on(self) -> Any:
         """Explore what is left; what was played before is not played again."""

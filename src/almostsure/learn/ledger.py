@@ -20,6 +20,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
@@ -140,7 +141,7 @@ class Ledger:
 
     def record(self, path: str | os.PathLike[str]) -> Ledger:
         """Append every further entry to a file of JSON lines; returns the ledger itself."""
-        self.sinks.append(JsonLines(path))
+        self.sinks.append(partial(_append, Path(path).absolute()))  # a process may change its folder
         return self
 
     def __repr__(self) -> str:
@@ -200,41 +201,26 @@ class Ledger:
         return cls(steps, first, rows, **dict(zip(SUMS, sums.tolist(), strict=True)))
 
 
-@final
-class JsonLines:
-    """A file to which entries are appended, one line each, in one piece.
-
-    Parameters
-    ----------
-    path
-        The file; it is made, and folders above it too, when there is something to write.
-    """
-
-    __slots__ = ("path",)
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).absolute()  # a process may change its folder
-
-    def __call__(self, entry: Entry) -> None:
-        """Append an entry."""
-        about = {"time": round(time.time(), 3), "process": os.getpid()}
-        values = {name: None if value != value else value for name, value in entry._asdict().items()}  # JSON has no NaN
-        line = _sealed(json.dumps({"kind": type(entry).__name__.lower(), **values, **about}))
+def _append(path: Path, entry: Entry) -> None:
+    """Append an entry to a file as one line, in one piece; the file and the folders above it are made if needed."""
+    about = {"time": round(time.time(), 3), "process": os.getpid()}
+    values = {name: None if value != value else value for name, value in entry._asdict().items()}  # JSON has no NaN
+    line = _sealed(json.dumps({"kind": type(entry).__name__.lower(), **values, **about}))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Opened anew each time: nothing is left open in a copied or forked environment, and appending one short piece
+        # is atomic.
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Opened anew each time: nothing is left open in a copied or forked environment, and appending one short
-            # piece is atomic.
-            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                size = os.fstat(file).st_size
-                torn = size > 0 and os.lseek(file, size - 1, os.SEEK_SET) >= 0 and os.read(file, 1) != b"\n"
-                content = (torn * "\n" + line).encode()
-                if os.write(file, content) < len(content):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            finally:
-                os.close(file)
-        except OSError as error:
-            raise FileError(f"cannot append to the ledger {self.path}: {error.strerror}", path=self.path) from error
+            size = os.fstat(file).st_size
+            torn = size > 0 and os.lseek(file, size - 1, os.SEEK_SET) >= 0 and os.read(file, 1) != b"\n"
+            content = (torn * "\n" + line).encode()
+            if os.write(file, content) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise FileError(f"cannot append to the ledger {path}: {error.strerror}", path=path) from error
 
 
 def read_ledger(path: str | os.PathLike[str]) -> Ledger:

@@ -30,7 +30,7 @@ from almostsure.learn.deployment import EPISODES, deployment
 from almostsure.learn.learners.qlearning import as_learner
 from almostsure.learn.learners.qlearning import learners as known_learners
 from almostsure.learn.learners.training import Learner, Training
-from almostsure.learn.learners.world import Playground, playground
+from almostsure.learn.learners.world import playground
 from almostsure.learn.sampling.env_sampler import is_environment, model_of_env
 from almostsure.model.mdp import MDP
 from almostsure.plan.constraints import AlmostSure
@@ -91,8 +91,7 @@ def compare(
     one-step mask ...
     """
     chosen, steps, numbers = _chosen(learners), count("steps", steps, most=MOST_STEPS), _seeds(seeds)
-    ground = playground(model_of_env(world) if is_environment(world) else world)  # a transition table is a model
-    task = _Task(ground, chosen, budget, steps)
+    task = _Task(world, chosen, budget, steps)
     jobs = list(itertools.product(range(len(chosen)), numbers))
     runs: list[Run] = []
     try:
@@ -125,8 +124,10 @@ def _optimum(mdp: MDP, budget: int) -> float:
 class _Task:
     """Trains one learner with one seed; may be sent to other processes."""
 
-    def __init__(self, ground: Playground, learners: list[Learner], budget: int, steps: int) -> None:
-        self.ground, self.learners, self.steps = ground, learners, steps
+    def __init__(self, world: Any, learners: list[Learner], budget: int, steps: int) -> None:
+        # An environment with a transition table is a model.
+        self.ground = ground = playground(model_of_env(world) if is_environment(world) else world)
+        self.learners, self.steps = learners, steps
         self.random = self.optimum = math.nan  # what returns are measured against, if there is a model
         if ground.model is None:
             self.budget = check_budget(budget)

@@ -147,20 +147,22 @@ class Follower:
             assert rows.damage is not None
             return rows.damage
         gained = rows.cumulative - np.where(begins, 0, np.append(0, rows.cumulative[:-1]))
-        known = slice(None) if begins[0] else slice(1, None)  # of the row before the piece, only its end is known
-        self._check_gains(rows, gained[known], 0 if begins[0] else 1)
+        self._check_gains(rows, gained, begins)
         return gained if rows.damage is None else rows.damage
 
-    def _check_gains(self, rows: Rows, gained: Ints, offset: int) -> None:
-        rule, wrong = "cumulative damage must not fall", gained < 0
-        if not wrong.any():
-            rule, wrong = f"cumulative damage must not grow by more than {self.max_damage}", gained > self.max_damage
-        if not wrong.any() and rows.damage is not None:
-            rule, wrong = "damage and cumulative damage must not contradict each other", gained != rows.damage[offset:]
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            here = "" if rows.damage is None else f" where the damage is {rows.damage[at + offset]}"
-            raise ModelError(f"{rule}; it changes by {gained[at]}{here} at {rows.place(at + offset)}")
+    def _check_gains(self, rows: Rows, gained: Ints, begins: Bools) -> None:
+        rules = {
+            "cumulative damage must not fall": gained < 0,
+            f"cumulative damage must not grow by more than {self.max_damage}": gained > self.max_damage,
+        }
+        if rows.damage is not None:
+            rules["damage and cumulative damage must not contradict each other"] = gained != rows.damage
+        for rule, wrong in rules.items():
+            wrong[0] &= begins[0]  # otherwise it was checked with the piece before
+            if wrong.any():
+                at = int(np.argmax(wrong))
+                here = "" if rows.damage is None else f" where the damage is {rows.damage[at]}"
+                raise ModelError(f"{rule}; it changes by {gained[at]}{here} at {rows.place(at)}")
 
 
 # ---------------------------------------------------------------------- pieces

@@ -129,26 +129,21 @@ def learn_from_logs(
     one_of("value for unknown=:", unknown, UNKNOWN)
     if count("max_damage", max_damage, least=0) > MAX_DAMAGE:
         raise ModelError(f"max_damage must be an integer 0 … {MAX_DAMAGE}; got {max_damage!r}")
-    given, reader = _given(log, num_states, actions, initial, encode), Reader(encode, int(max_damage))
+    given, reader = _given(log, Given(num_states, actions, initial), encode), Reader(encode, int(max_damage))
     seen = _see(read_log(log, columns, encode), given.num_states, reader)
     counts = _counts(seen, given, reader)
     check_mu(counts, mu)
     return learned_budget(counts, known_choices(counts, mu, delta), Goal(mu, delta, None), unknown)
 
 
-def _given(
-    log: Any,
-    num_states: int | None,
-    actions: Actions | Sequence[str] | None,
-    initial: Initial | None,
-    encode: Encode | None,
-) -> Given:
-    """What is known about states and actions before the log is read: what is given, or what a dataset says."""
+def _given(log: Any, said: Given, encode: Encode | None) -> Given:
+    """What is known about states and actions before the log is read: what is said, or what a dataset says."""
+    num_states, actions, initial = said
     if num_states is None and encode is None:
         num_states = minari.space_size(log, "observation_space")
     if actions is None:
         actions = minari.space_size(log, "action_space")
-    return Given(None if num_states is None else count("num_states", num_states), actions, initial, encode)
+    return Given(None if num_states is None else count("num_states", num_states), actions, initial)
 
 
 def known_choices(counts: Counts, mu: float, delta: float) -> Bools:
@@ -215,7 +210,6 @@ class Given(NamedTuple):
     num_states: int | None
     actions: Actions | Sequence[str] | None
     initial: Initial | None
-    encode: Encode | None
 
 
 class _Numbering(NamedTuple):
@@ -243,10 +237,10 @@ def _counts(seen: Seen, given: Given, reader: Reader) -> Counts:
         state_names=states.names,
         action_names=actions.names,
         end=seen.ends > 0,
-        encode=given.encode,
+        encode=reader.encode,
     )
     shown = SHOWN if given.num_states is None or given.actions is None else ""
-    caveats = (COMPLETE, ENCODED if given.encode is not None else "", shown)
+    caveats = (COMPLETE, ENCODED if reader.encode is not None else "", shown)
     counts = Counts(space, max_damage=reader.max_damage, caveat=" ".join(filter(None, caveats)))
     seen.count_into(counts, states.order, actions.order)
     return counts
