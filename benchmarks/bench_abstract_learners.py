@@ -25,7 +25,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 import almostsure as asure
 from almostsure import Grid
 from almostsure.gym import ShieldedEnv
-from almostsure.gym.deep.regimes import Price
+from almostsure.gym.deep.learners import Price
 
 SETTINGS = dict(n_steps=512, batch_size=128, n_epochs=5, learning_rate=1e-3, gamma=0.98, device="cpu")
 PENALTY = 10.0  # of Sauté, per step while overspent

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from almostsure import RiskShield, Shield, evaluate, from_transitions, minimal_budget
 from almostsure.errors import NoSafeAction, UnknownName
 from almostsure.gym.deep.features import Features
-from almostsure.gym.deep.regimes import Price, early_end, one_step, risky, saute, shielded, unconstrained
-from almostsure.gym.deep.vec_env import ModelVecEnv
+from almostsure.gym.deep.learners import EarlyEndPPO, OneStepPPO, Price, SautePPO, UnconstrainedPPO, risky
+from almostsure.gym.deep.vec_env import ModelVecEnv, shielded
 from almostsure.testing import mdps
 
 
@@ -154,30 +154,30 @@ def trap():
 
 
 def test_one_step_masks_see_the_trap_too_late(trap):
-    mask = one_step(trap, 2).mask(np.array([0, 1, 1]), np.array([1, 1, 2]))
+    mask = OneStepPPO().regime(trap, 2).mask(np.array([0, 1, 1]), np.array([1, 1, 2]))
     assert mask.tolist() == [[True, True], [True, True], [True, True]]
     exact = shielded(Shield(minimal_budget(trap))).mask(np.array([0]), np.array([1]))
     assert exact.tolist() == [[False, True]]
-    record = play(envs_of(trap, 1, one_step(trap, 1)), 20)
+    record = play(envs_of(trap, 1, OneStepPPO().regime(trap, 1)), 20)
     assert max(record.damages) == 2
 
 
 def test_a_one_step_mask_refuses_what_hurts_at_once():
     rows = [(0, 0, 1, 1, 0, 2), (0, 1, 1, 0.5, 0, 1), (0, 1, 1, 0.5, 0, 0), (0, 2, 1, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
-    mask = one_step(mdp, 2).mask(np.zeros(3, int), np.array([0, 1, 2]))
+    mask = OneStepPPO().regime(mdp, 2).mask(np.zeros(3, int), np.array([0, 1, 2]))
     assert mask.tolist() == [[False, False, True], [False, True, True], [True, True, True]]
 
 
 def test_where_everything_may_overspend_a_one_step_mask_allows_what_hurts_least():
     rows = [(0, 0, 1, 1, 0, 3), (0, 1, 1, 1, 0, 2), (0, 2, 1, 1, 0, 2)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
-    mask = one_step(mdp, 3).mask(np.zeros(3, int), np.array([1, -2, 3]))
+    mask = OneStepPPO().regime(mdp, 3).mask(np.zeros(3, int), np.array([1, -2, 3]))
     assert mask.tolist() == [[False, True, True], [False, True, True], [True, True, True]]
 
 
 def test_early_end(trap):
-    envs = envs_of(trap, 1, early_end(trap, 10.0), n_envs=1)
+    envs = envs_of(trap, 1, EarlyEndPPO(penalty=10.0).regime(trap, 1), n_envs=1)
     envs.play(np.array([0]))
     step = envs.play(np.array([0]))
     assert step.ended.tolist() == [True]
@@ -190,7 +190,7 @@ def test_early_end(trap):
 def test_saute_pays_a_penalty_instead_while_overspent():
     rows = [(0, 0, 0, 1, 1, 1), (0, 1, 1, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
-    envs = envs_of(mdp, 1, saute(mdp, 7.0), n_envs=1)
+    envs = envs_of(mdp, 1, SautePPO(penalty=7.0).regime(mdp, 1), n_envs=1)
     paid = [float(envs.play(np.array([0])).rewards[0]) for _ in range(4)]
     assert paid == [1.0, -7.0, -7.0, -7.0]
     envs.finish()
@@ -211,13 +211,13 @@ def test_the_price_of_damage_rises_and_falls():
 
 
 def test_without_constraints_the_model_decides(trap):
-    regime = unconstrained(trap)
+    regime = UnconstrainedPPO().regime(trap, 5)
     assert regime.mask(np.array([0, 2]), np.array([0, 0])).tolist() == [[True, True], [True, False]]
     assert not regime.ends_overspent
 
 
 def test_running_episodes_count_only_once_overspent(trap):
-    envs = envs_of(trap, 5, unconstrained(trap))
+    envs = envs_of(trap, 5, UnconstrainedPPO().regime(trap, 5))
     envs.play(np.zeros(8, int))
     envs.finish()
     assert envs.record.ends == []

@@ -9,10 +9,10 @@ from almostsure.learn.learners.baselines import one_step_mask, saute_penalty
 
 @pytest.mark.parametrize("name", ["corridor", "hazard-map", "quicksand"])
 def test_the_one_step_mask_of_tables_and_networks(name):
-    regimes = pytest.importorskip("almostsure.gym.deep.regimes")
+    deep = pytest.importorskip("almostsure.gym.deep")
     mdp, budget = asure.example(name), 2
     table = one_step_mask(mdp, budget)
-    mask = regimes.one_step(mdp, budget).mask
+    mask = deep.OneStepPPO().regime(mdp, budget).mask
     states, owner = np.arange(mdp.num_states), mdp.choice_states()
     for layer, remaining in enumerate([0, 1, 2, -1]):
         rows = mask(states, np.full(states.size, remaining))

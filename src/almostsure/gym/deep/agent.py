@@ -72,8 +72,9 @@ class DeepAgent:
 
     def probabilities(self, state: int | str, remaining: int) -> Floats:
         """The probability of each action, [num_actions]; 0 for what is not allowed.  NoSafeAction where nothing is."""
-        at, left = np.array([self._mdp().state(state)]), np.array([remaining])
-        mask = self._exact().mask(at, left)
+        shield = self._exact()
+        at, left = np.array([shield.mdp.state(state)]), np.array([remaining])
+        mask = shield.mask(at, left)
         spread: Floats = distribution(self.ppo, self._observe()(at, np.minimum(left, self.budget)), mask)[0]
         return spread
 
@@ -104,7 +105,7 @@ class DeepAgent:
 
     def evaluate(self, *, deterministic: bool | None = None) -> Evaluation:
         """The exact return, damage distribution and length of :meth:`policy`; ``overspends`` is 0."""
-        return evaluate(self._mdp(), self.policy(deterministic=deterministic))
+        return evaluate(self._exact().mdp, self.policy(deterministic=deterministic))
 
     @property
     def training(self) -> Training:
@@ -148,9 +149,6 @@ class DeepAgent:
                 "ShieldedPPO(risk=…) trains an agent that can."
             )
         return self.shield
-
-    def _mdp(self) -> MDP:
-        return self._exact().mdp
 
     def _observe(self) -> Observe:
         if self.observe is None:

@@ -25,7 +25,7 @@ from almostsure.policy.policy import Policy
 CHUNK = 1 << 14  # pairs that the network is asked about at once
 
 Observe = Callable[[Ints, Ints], Any]  # states and what remains → a batch of observations
-Mask = Callable[[Ints, Ints], Bools]
+Mask = Callable[[Ints, Ints], Bools]  # states and what remains → what may be played, [n, num_actions]
 
 
 def table(ppo: Any, mdp: MDP, observe: Observe, mask: Mask, *, states: Ints, remaining: int) -> Floats:
@@ -39,7 +39,7 @@ def table(ppo: Any, mdp: MDP, observe: Observe, mask: Mask, *, states: Ints, rem
     return result
 
 
-def layers(ppo: Any, mdp: MDP, observe: Observe, mask: Mask, *, needs: Ints, budget: int) -> list[Floats]:
+def layers(ppo: Any, mdp: MDP, observe: Observe, mask: Mask, *, needs: Ints | int, budget: int) -> list[Floats]:
     """A row for each of 0 … budget left, of the states in which that is enough and an episode is not over."""
     goes_on = ~mdp.is_terminal()  # an environment need not have an observation for its end
     return [

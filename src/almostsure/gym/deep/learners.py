@@ -1,6 +1,23 @@
 """PPO in six regimes, as learners for :func:`almostsure.learn.comparison.compare.compare`.
 
-All of them have the same network, settings, sampler and seeds; :mod:`almostsure.gym.deep.regimes` says what differs.
+All of them have the same network, settings, sampler and seeds.  What differs is the *regime*: what may be played, what
+is paid, and what ends an episode.
+
+====================  =======================================  ========================  ==========================
+learner               mask                                     reward                    ends also
+====================  =======================================  ========================  ==========================
+``ShieldedPPO``       what k* allows (Theorem 1)               r                         never
+``OneStepPPO``        what cannot overspend in the next step   r                         never
+``EarlyEndPPO``       none                                     r; penalty on overspend   once overspent
+``SautePPO``          none                                     r; penalty while          never
+                                                               overspent, instead of r
+``LagrangianPPO``     none                                     (r − λd) / (1 + λ)        never
+``UnconstrainedPPO``  none                                     r                         never
+====================  =======================================  ========================  ==========================
+
+"None" still masks actions that a state does not have.  Where the one-step rule has nothing left to allow, it allows
+what may hurt least: an agent must do something, and that is where it fails.  That rule and the penalty of Sauté are
+those of the tabular learners: see :mod:`almostsure.learn.learners.baselines`.
 What is deployed is the network on every (state, remaining), sampled or greedy, whichever returns more exactly.
 
 >>> from almostsure.gym.deep import OneStepPPO, ShieldedPPO
@@ -21,16 +38,16 @@ from typing import Any, final
 import numpy as np
 
 from almostsure.budget.solve import minimal_budget
-from almostsure.gym.deep import regimes
-from almostsure.gym.deep.deploy import as_table, layers, table
+from almostsure.gym.deep.deploy import Mask, as_table, layers, table
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.ppo import build, learn
-from almostsure.gym.deep.regimes import Regime
 from almostsure.gym.deep.settings import DEFAULT, Settings
 from almostsure.gym.deep.training_env import of_model
-from almostsure.learn.learners.baselines import saute_penalty
+from almostsure.gym.deep.vec_env import Regime, shielded
+from almostsure.learn.learners.baselines import one_step_mask, saute_penalty
 from almostsure.learn.learners.training import Learner, Training
-from almostsure.model.mdp import MDP
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.plan.risk.inside import Risked
 from almostsure.plan.risk.shield import RiskShield
 from almostsure.policy.policy import Policy
 from almostsure.shield.shield import Shield
@@ -40,8 +57,7 @@ def run(
     mdp: MDP, budget: int, regime: Regime, settings: Settings, *, steps: int, seed: int, features: Any = None
 ) -> Training:
     """Train PPO in a regime, on one core, and say how it went."""
-    shield = Shield(minimal_budget(mdp))
-    on = of_model(mdp, budget, regime, settings.for_steps(steps), shield=shield, features=features)
+    on = of_model(mdp, budget, regime, settings.for_steps(steps), shield=None, features=features)
     ppo = build(on, seed=seed, device="cpu")
     learn(ppo, on, total_timesteps=steps)
     on.env.finish()
@@ -59,6 +75,42 @@ def deployed(ppo: Any, mdp: MDP, budget: int, regime: Regime, features: Features
     if regime.overspent is not None:
         rows.append(table(ppo, mdp, features, regime.mask, states=everywhere, remaining=regime.overspent))
     return as_table(mdp, rows, budget, deterministic=None)
+
+
+def available(mdp: MDP) -> Mask:
+    """The actions that the states have."""
+    has = mdp.by_action(np.ones(mdp.num_choices, np.bool_), False)
+
+    def mask(states: Ints, remaining: Ints) -> Bools:
+        rows: Bools = has[states]
+        return rows
+
+    return mask
+
+
+def risky(inside: Risked, risk: float) -> Regime:
+    """Every action of the model inside a risk shield.  Episodes begin where no more than the risk is left."""
+    goes_on = ~inside.mdp.is_terminal() & (inside.remaining >= 0) & (inside.risk <= risk)
+    places = np.flatnonzero(goes_on)
+    return Regime(mask=available(inside.mdp), sees_remaining=False, starts=(places, inside.remaining[places]))
+
+
+@final
+class Price:
+    """The multiplier λ of the constraint E[damage] ≤ budget."""
+
+    def __init__(self, budget: int, rate: float) -> None:
+        self.budget, self.rate, self.value = budget, rate, 0.0
+
+    def pay(self, rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
+        """The reward less the price of the damage; scaled, so that a high price does not swamp the critic."""
+        paid: Floats = (rewards - self.value * damages) / (1.0 + self.value)
+        return paid
+
+    def learn(self, damages: list[int]) -> None:
+        """One step of gradient ascent."""
+        if damages:
+            self.value = max(0.0, self.value + self.rate * (float(np.mean(damages)) - self.budget))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +164,7 @@ class ShieldedPPO(_PPO):
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
         """What the shield allows, and nothing else."""
-        return regimes.shielded(Shield(minimal_budget(mdp)))
+        return shielded(Shield(minimal_budget(mdp)))
 
     def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
@@ -121,7 +173,7 @@ class ShieldedPPO(_PPO):
         inside = RiskShield(mdp, budget, self.risk).restrict()
         rows = Features(mdp, budget, states=self.features)(inside.states, inside.remaining)
         seen = np.column_stack([rows, inside.risk, np.minimum(inside.risk / self.risk, 1.0)])
-        regime = regimes.risky(inside, self.risk)
+        regime = risky(inside, self.risk)
         return run(inside.mdp, budget, regime, self.settings, steps=steps, seed=seed, features=seen)
 
 
@@ -148,7 +200,14 @@ class OneStepPPO(_PPO):
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
         """What cannot overspend in the next step."""
-        return regimes.one_step(mdp, budget)
+        allowed = mdp.by_action(one_step_mask(mdp, budget), False)  # the last layer is of the overspent
+
+        def mask(states: Ints, remaining: Ints) -> Bools:
+            layer = np.where(remaining < 0, budget + 1, np.minimum(remaining, budget))
+            rows: Bools = allowed[layer, states]
+            return rows
+
+        return Regime(mask=mask)
 
 
 @final
@@ -176,7 +235,12 @@ class SautePPO(_PPO):
     def regime(self, mdp: MDP, budget: int) -> Regime:
         """Everything, and a penalty in place of the reward while overspent."""
         usual = saute_penalty(float(mdp.reward.min()), float(mdp.reward.max()))
-        return regimes.saute(mdp, usual if self.penalty is None else self.penalty)
+        penalty = usual if self.penalty is None else self.penalty
+
+        def pay(rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
+            return np.where(remaining < 0, -penalty, rewards)
+
+        return Regime(mask=available(mdp), pay=pay)
 
 
 @final
@@ -203,7 +267,15 @@ class EarlyEndPPO(_PPO):
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
         """Everything, until the budget is overspent."""
-        return regimes.early_end(mdp, _at_once(mdp) if self.penalty is None else self.penalty)
+        # Much more than this makes agents stay where they are, and much less makes them overspend.
+        usual = 2.0 * float(mdp.reward.max() - mdp.reward.min())
+        penalty = usual if self.penalty is None else self.penalty
+
+        def pay(rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
+            return np.where(remaining < 0, rewards - penalty, rewards)
+
+        # No training episode has ever gone on once overspent: such an agent can but believe that nothing is left.
+        return Regime(mask=available(mdp), pay=pay, ends_overspent=True, overspent=0)
 
 
 @final
@@ -229,8 +301,9 @@ class LagrangianPPO(_PPO):
     price_rate: float = 0.05
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
-        """Everything, at a price."""
-        return regimes.lagrangian(mdp, budget, self.price_rate)
+        """Everything, at a price: it rises after each rollout whose episodes took more than the budget on average."""
+        price = Price(budget, self.price_rate)
+        return Regime(mask=available(mdp), sees_remaining=False, pay=price.pay, learn=price.learn)
 
 
 @final
@@ -256,7 +329,7 @@ class UnconstrainedPPO(_PPO):
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
         """Everything."""
-        return regimes.unconstrained(mdp)
+        return Regime(mask=available(mdp), sees_remaining=False)
 
 
 #: All of them, by name.
@@ -270,8 +343,3 @@ deep_learners: Mapping[str, Learner] = MappingProxyType(
         "unconstrained": UnconstrainedPPO(),
     }
 )
-
-
-def _at_once(mdp: MDP) -> float:
-    """A penalty for overspending: much more makes agents stay where they are, and much less makes them overspend."""
-    return 2.0 * float(mdp.reward.max() - mdp.reward.min())

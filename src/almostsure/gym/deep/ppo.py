@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from gymnasium.spaces import Dict
 from sb3_contrib import MaskablePPO
-from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
 
 from almostsure.errors import ArgumentError
 from almostsure.gym.deep.training_env import TrainingEnv
+from almostsure.gym.deep.vec_env import ModelVecEnv
 from almostsure.progress import Bar
 
 
@@ -54,19 +55,14 @@ def learn(ppo: Any, on: TrainingEnv, *, total_timesteps: int, callback: Any = No
     rollout = ppo.n_envs * ppo.n_steps
     with one_thread(), Bar("training", total_timesteps) as bar:
         also = [] if callback is None else callback if isinstance(callback, list) else [callback]
-        callbacks = [_Between(on, bar), *(each if isinstance(each, BaseCallback) else _Function(each) for each in also)]
-        ppo.learn(max(total_timesteps // rollout, 1) * rollout, callback=callbacks)
+        ppo.learn(max(total_timesteps // rollout, 1) * rollout, callback=[_Between(on, bar), *map(_as_callback, also)])
 
 
-class _Function(BaseCallback):  # type: ignore[misc]
-    """A user's function of (locals, globals) as a callback, as sb3 takes it."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def _on_step(self) -> bool:
-        return self.function(self.locals, self.globals) is not False
+def _as_callback(given: Any) -> BaseCallback:
+    """A callback of sb3's, or a function of (locals, globals), which goes on unless it returns False."""
+    if isinstance(given, BaseCallback):
+        return given
+    return ConvertCallback(lambda *about: given(*about) is not False)
 
 
 class _Between(BaseCallback):  # type: ignore[misc]  # sb3's classes are untyped here
@@ -77,7 +73,7 @@ class _Between(BaseCallback):  # type: ignore[misc]  # sb3's classes are untyped
         self.on, self.bar, self._told = on, bar, 0
 
     def _on_step(self) -> bool:
-        if self.on.regime is None:  # a model's environments keep their own record
+        if not isinstance(self.on.env, ModelVecEnv):  # a model's environments keep their own record
             for at in np.flatnonzero(self.locals["dones"]).tolist():
                 self._keep(self.locals["infos"][at])
         return True
@@ -93,8 +89,8 @@ class _Between(BaseCallback):  # type: ignore[misc]  # sb3's classes are untyped
         first, last = self.on.settings.ent_coef
         self.model.ent_coef = last + (first - last) * self.model._current_progress_remaining
         self.bar.update(self.num_timesteps, f"{self.num_timesteps:,} steps")
-        if self.on.regime is not None:
-            self.on.regime.learn(self.on.record.damages[self._told :])
+        if isinstance(self.on.env, ModelVecEnv):
+            self.on.env.regime.learn(self.on.record.damages[self._told :])
             self._told = len(self.on.record.damages)
 
 

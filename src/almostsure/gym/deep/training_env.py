@@ -20,9 +20,8 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError
 from almostsure.gym.deep.deploy import Observe
 from almostsure.gym.deep.features import Features
-from almostsure.gym.deep.regimes import Regime, shielded
 from almostsure.gym.deep.settings import Settings
-from almostsure.gym.deep.vec_env import ModelVecEnv, Record
+from almostsure.gym.deep.vec_env import ModelVecEnv, Record, Regime, shielded
 from almostsure.gym.guarded import open_ledger
 from almostsure.gym.shielded import ShieldedEnv, shielded_in
 from almostsure.learn.ledger import Ledger
@@ -44,12 +43,11 @@ class TrainingEnv:
     """Environments as sb3 wants them, and what is known about them."""
 
     env: Any  # a VecEnv with action masks
-    shield: Guard
+    shield: Guard | None  # None for learners that have none
     budget: int
     settings: Settings
     observe: Observe | None  # how an agent sees (states, remaining); None if nobody but the environment knows
-    record: Record
-    regime: Regime | None = None
+    record: Record  # of a model's environments, their own
 
 
 def training_env(
@@ -78,7 +76,7 @@ def training_env(
 
 
 def of_model(
-    mdp: MDP, budget: int, regime: Regime, settings: Settings, *, shield: Shield, features: npt.ArrayLike | None = None
+    mdp: MDP, budget: int, regime: Regime, settings: Settings, *, shield: Shield | None, features: npt.ArrayLike | None
 ) -> TrainingEnv:
     """Environments of a model under a regime."""
     seen = Features(mdp, budget if regime.sees_remaining else None, states=features)
@@ -92,9 +90,7 @@ def of_model(
         scale=1.0 / largest_reward(mdp),
         exploring_starts=settings.exploring_starts,
     )
-    return TrainingEnv(
-        env=env, shield=shield, budget=budget, settings=settings, observe=seen, record=env.record, regime=regime
-    )
+    return TrainingEnv(env=env, shield=shield, budget=budget, settings=settings, observe=seen, record=env.record)
 
 
 def largest_reward(mdp: MDP) -> float:

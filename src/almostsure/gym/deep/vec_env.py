@@ -3,11 +3,14 @@
 Each environment plays episodes of its own: from the model's start, with the whole budget, until a terminal state, or
 until the regime ends it, or until ``max_episode_steps`` have passed (which truncates it).  The next episode begins at
 once.  An action that the regime's mask does not allow is an error, whoever chose it.
+
+A *regime* says what may be played, what is paid, and what ends an episode; :mod:`almostsure.gym.deep.learners` lists
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
@@ -17,20 +20,60 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
 from almostsure.errors import NoSafeAction, UnknownName
+from almostsure.gym.deep.deploy import Mask
 from almostsure.gym.deep.features import Features, Rows
-from almostsure.gym.deep.regimes import Regime
 from almostsure.gym.envs.model_env import Draws
 from almostsure.learn.ledger import Episode, Ledger
+from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.shield.shield import Shield
 
 EPISODES = {"ends": np.int64, "returns": np.float64, "damages": np.int64}  # what is kept of a training, by its type
+
+Pay = Callable[[Floats, Ints, Ints], Floats]  # rewards, damages and what remains after them → what the agent is paid
+
+
+def as_it_is(rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
+    """The model's reward."""
+    return rewards
+
+
+def nothing(damages: list[int]) -> None:
+    """Learn nothing from the damages of a rollout."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Regime:
+    """The rules of training.  Remaining budgets are negative once overspent."""
+
+    mask: Mask  # leaves no row empty
+    needs: Ints | int = 0  # [num_states], the least remaining budget with which an agent may be there
+    sees_remaining: bool = True  # whether the agent is shown what remains
+    overspent: int | None = -1  # what an overspent agent believes to remain; None: that never happens
+    pay: Pay = as_it_is
+    ends_overspent: bool = False  # whether an episode ends once overspent
+    learn: Callable[[list[int]], None] = nothing  # called after each rollout with the damages of its episodes
+    starts: tuple[Ints, Ints] | None = None  # where episodes may begin: states and what remains; None: wherever allowed
+
+    def places(self, mdp: MDP, budget: int) -> tuple[Ints, Ints]:
+        """Where an episode may begin: states that are not over, and what may remain there."""
+        if self.starts is not None:
+            return self.starts
+        require((budget + 1) * mdp.num_states * 17, "all places at which an episode may begin", "Use a smaller budget.")
+        left, state = np.nonzero((self.needs <= np.arange(budget + 1)[:, None]) & ~mdp.is_terminal())
+        return state, left
+
+
+def shielded(shield: Shield) -> Regime:
+    """What the shield allows, and nothing else."""
+    return Regime(mask=shield.mask, needs=shield.minimal.of_state, overspent=None)
 
 
 class Step(NamedTuple):
     """What one step of all environments gave.  Those that ended have begun anew; ``last`` is where they ended."""
 
     rewards: Floats  # as the regime pays them
-    damages: Ints
     ended: Bools
     truncated: Bools
     last: Rows  # [number of environments that ended, width]
@@ -147,7 +190,7 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
         last = self.features(self.states[over], self.remaining[over])
         self._keep(over, truncated)
         self._begin(over)
-        return Step(paid, damages, ended | truncated, truncated, last)
+        return Step(paid, ended | truncated, truncated, last)
 
     def finish(self) -> None:
         """Keep the episodes that the end of training cuts, if they have overspent: that is known already."""
