@@ -88,13 +88,14 @@ class _Episode:
 
     def __init__(self, env: Any, rng: np.random.Generator, name: str, answers: set[str]) -> None:
         self.env, self.rng, self.name = env, rng, name
+        self.shielded = shielded_in(env)
         self.answers = answers  # how forbidden actions were answered so far: "refused" or "replaced"
         self.step_number, self.remaining, self.over = 0, 0, False
         self.mask: Mask = np.zeros(0, np.bool_)
 
     def begin(self, seed: int | None, budget: int | None) -> int:
         """Reset, and check that the whole budget is there again."""
-        observation, info = _call(self._where(), self.env, self.env.reset, seed=seed)
+        observation, info = self._call(self.env.reset, seed=seed)
         damage = info.get("damage", 0)
         if damage:
             _fail("damage on reset", f"info['damage'] is {damage!r} after reset() ({self._where()}); it must be 0")
@@ -113,54 +114,43 @@ class _Episode:
         self._try_forbidden()
         action = int(self.rng.choice(np.flatnonzero(self.mask)))
         self.step_number += 1
-        result = _call(self._where(action), self.env, self.env.step, action)
-        observation, _, terminated, truncated, info = result
+        observation, _, terminated, truncated, info = self._call(self.env.step, action)
         damage, left = self._whole(info, "damage"), self._whole(info, "remaining")
         if damage < 0:
-            _fail("negative damage", f"info['damage'] is {damage} ({self._where(action)})")
+            self._fail("negative damage", f"info['damage'] is {damage}", action)
         if left != self.remaining - damage:
-            _fail(
-                "budget not kept",
-                f"{self.remaining} remained and the step did {damage}, but info['remaining'] is {left} "
-                f"({self._where(action)})",
-            )
+            why = f"{self.remaining} remained and the step did {damage}, but info['remaining'] is {left}"
+            self._fail("budget not kept", why, action)
         if left < 0:
-            _fail("overspent", f"an allowed action overspent the budget by {-left} ({self._where(action)})")
+            self._fail("overspent", f"an allowed action overspent the budget by {-left}", action)
         self.remaining, self.over = left, bool(terminated or truncated)
         self._look(observation, info)
 
     def _look(self, observation: Any, info: dict[str, Any]) -> None:
         """Check masks and observation."""
         count = int(self.env.action_space.n)
-        self.mask = np.asarray(self.env.get_wrapper_attr("action_masks")())
-        if self.mask.shape != (count,) or self.mask.dtype != np.bool_:
-            _fail(
-                "mask not aligned",
-                f"action_masks() must be {count} booleans, one per action id; it is {self.mask.dtype} of shape "
-                f"{list(self.mask.shape)} ({self._where()})",
-            )
-        if not self.mask.any():
-            _fail("empty mask", f"no action is allowed ({self._where()})")
-        if "action_mask" in info and not np.array_equal(np.asarray(info["action_mask"], np.bool_), self.mask):
-            _fail("mask not aligned", f"info['action_mask'] differs from action_masks() ({self._where()})")
-        if not self.env.observation_space.contains(observation):
-            _fail(
-                "strange observation",
-                f"{observation!r} is not in the observation space {self.env.observation_space} ({self._where()})",
-            )
+        self.mask = mask = np.asarray(self.env.get_wrapper_attr("action_masks")())
+        if mask.shape != (count,) or mask.dtype != np.bool_:
+            what = f"{mask.dtype} of shape {list(mask.shape)}"
+            self._fail("mask not aligned", f"action_masks() must be {count} booleans, one per action id; it is {what}")
+        if not mask.any():
+            self._fail("empty mask", "no action is allowed")
+        if "action_mask" in info and not np.array_equal(np.asarray(info["action_mask"], np.bool_), mask):
+            self._fail("mask not aligned", "info['action_mask'] differs from action_masks()")
+        space = self.env.observation_space
+        if not space.contains(observation):
+            self._fail("strange observation", f"{observation!r} is not in the observation space {space}")
         self._compare()
 
     def _compare(self) -> None:
         """Hold the mask against the shield, where there is one, and what remains against the wrapper."""
-        shielded = shielded_in(self.env)
-        if shielded is None:
+        if self.shielded is None:
             return
-        if shielded.remaining != self.remaining:
-            _fail(
-                "budget not kept",
-                f"info['remaining'] is {self.remaining}, but the shield counts {shielded.remaining} ({self._where()})",
-            )
-        inner = np.asarray(shielded.action_masks())
+        counted = self.shielded.remaining
+        if counted != self.remaining:
+            why = f"info['remaining'] is {self.remaining}, but the shield counts {counted}"
+            self._fail("budget not kept", why)
+        inner = np.asarray(self.shielded.action_masks())
         if not np.array_equal(inner, self.mask):
             _fail(
                 "mask not aligned",
@@ -188,19 +178,18 @@ class _Episode:
             return
         executed = info.get("executed_action")
         if not info.get("replaced") or executed is None or not self.mask[int(executed)]:
-            _fail(
-                "forbidden action played",
+            why = (
                 f"action {action} is not allowed, and the environment neither refused it nor said in info['replaced'] "
-                f"and info['executed_action'] which allowed one it played instead ({self._where(action)})",
+                "and info['executed_action'] which allowed one it played instead"
             )
+            self._fail("forbidden action played", why, action)
         self._answered("replaced", action)
 
     def _answered(self, answer: str, action: int) -> None:
         """Forbidden actions must all be answered alike, and as ShieldedEnv was told."""
         self.answers.add(answer)
-        inner = shielded_in(self.env)
-        told = None if inner is None else {"raise": "refused", "replace": "replaced"}[inner.guarded.forbidden]
-        if len(self.answers) > 1 or (told is not None and told != answer):
+        told = {"raise": "refused", "replace": "replaced"}
+        if len(self.answers) > 1 or (self.shielded is not None and told[self.shielded.guarded.forbidden] != answer):
             _fail(
                 "forbidden actions answered in two ways",
                 f"the forbidden action {action} was {answer} ({self._where(action)}), and others were not: they must "
@@ -215,32 +204,34 @@ class _Episode:
             _fail(f"{key} is not an integer", f"info[{key!r}] is {value!r} ({self._where()}); count in whole units")
         return int(value)
 
+    def _call(self, function: Any, *arguments: Any, **named: Any) -> Any:
+        """Call the environment; what it refuses itself is explained further."""
+        where = self._where(*arguments)
+        try:
+            return function(*arguments, **named)
+        except ModelMismatch as error:
+            _fail("transition outside the model", f"{error} ({where}){self._renumbered(*arguments)}", error)
+        except NoSafeAction as error:
+            _fail("mask not aligned", f"an action that the mask allows was refused: {error} ({where})", error)
+        except ModelError as error:
+            what = "non-integer damage" if "damage" in str(error) else "state outside the model"
+            _fail(what, f"{error} ({where})", error)
+
+    def _renumbered(self, action: int | None = None) -> str:
+        """A hint where the environment seems to number its actions otherwise than the model."""
+        if action is None or self.shielded is None:
+            return ""
+        return (
+            f" If the map is the right one: does the environment number its actions as the model does? Here action "
+            f"{action} was played; compare mdp.action_names with the environment's"
+        )
+
     def _where(self, action: int | None = None) -> str:
         what = "" if action is None else f", action {action}"
         return f"{self.name}, step {self.step_number}{what}"
 
-
-def _call(where: str, env: Any, function: Any, *arguments: Any, **named: Any) -> Any:
-    """Call the environment; what it refuses itself is explained further."""
-    try:
-        return function(*arguments, **named)
-    except ModelMismatch as error:
-        _fail("transition outside the model", f"{error} ({where}){_renumbered(env, arguments)}", error)
-    except NoSafeAction as error:
-        _fail("mask not aligned", f"an action that the mask allows was refused: {error} ({where})", error)
-    except ModelError as error:
-        what = "non-integer damage" if "damage" in str(error) else "state outside the model"
-        _fail(what, f"{error} ({where})", error)
-
-
-def _renumbered(env: Any, arguments: tuple[Any, ...]) -> str:
-    """A hint where the environment seems to number its actions otherwise than the model."""
-    if not arguments or shielded_in(env) is None:
-        return ""
-    return (
-        f" If the map is the right one: does the environment number its actions as the model does? Here action "
-        f"{arguments[0]} was played; compare mdp.action_names with the environment's"
-    )
+    def _fail(self, what: str, why: str, action: int | None = None) -> NoReturn:
+        _fail(what, f"{why} ({self._where(action)})")
 
 
 def _fail(what: str, why: str, cause: BaseException | None = None) -> NoReturn:

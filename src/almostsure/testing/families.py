@@ -62,8 +62,8 @@ def garnet(
     <MDP: 100 states, 298 choices, 595 outcomes, starts in 0>
     """
     _check_sizes(num_states=num_states, num_actions=num_actions, branching=branching)
-    _check_damage("max_damage", max_damage)
-    _check_rates(damage_rate=damage_rate, terminal_rate=terminal_rate)
+    _check_within(MAX_DAMAGE, max_damage=max_damage)
+    _check_within(1, damage_rate=damage_rate, terminal_rate=terminal_rate)
     rng = np.random.default_rng(seed)
     count = num_states * num_actions * branching
     s = np.repeat(np.arange(num_states, dtype=np.int32), num_actions * branching)
@@ -149,7 +149,7 @@ def chain(length: int, *, damage: int = 1, connected: bool = False, shuffled_see
     8
     """
     _check_sizes(length=length)
-    _check_damage("damage", damage)
+    _check_within(MAX_DAMAGE, damage=damage)
     every = np.arange(length, dtype=np.int64)
     return _joined(
         [(every, 0, every + 1, 1.0, 1.0, damage)], length, start=0, connected=connected, shuffled_seed=shuffled_seed
@@ -225,12 +225,7 @@ def _check_sizes(**sizes: int) -> None:
             raise ModelError(f"{name} must be at least 1; got {size}")
 
 
-def _check_rates(**rates: float) -> None:
-    for name, rate in rates.items():
-        if not 0 <= rate <= 1:
-            raise ModelError(f"{name} must lie in 0 … 1; got {rate}")
-
-
-def _check_damage(name: str, damage: int) -> None:
-    if not 0 <= damage <= MAX_DAMAGE:
-        raise ModelError(f"{name} must lie in 0 … {MAX_DAMAGE}; got {damage}")
+def _check_within(most: int, **given: float) -> None:
+    for name, value in given.items():
+        if not 0 <= value <= most:
+            raise ModelError(f"{name} must lie in 0 … {most}; got {value}")

@@ -61,8 +61,7 @@ class Transitions(NamedTuple):
 
     def build(self) -> MDP:
         """The model that has these outcomes."""
-        states, actions, next_states, probabilities, rewards, damages = self.columns
-        return from_transitions(states, actions, next_states, probabilities, rewards, damages, **self.options)
+        return from_transitions(*self.columns, **self.options)
 
 
 def mdps(
