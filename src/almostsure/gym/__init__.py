@@ -4,8 +4,7 @@ Importing it registers ``almostsure/Paper-v0``, ``almostsure/HazardMap-v0``, ``a
 see :mod:`almostsure.gym.envs.registration`.
 """
 
-from almostsure.gym.budget_observation import BudgetObservation, VectorBudgetObservation
-from almostsure.gym.damage import DamageTracker, VectorDamageTracker
+from almostsure.gym.damage import BudgetObservation, DamageTracker, VectorBudgetObservation, VectorDamageTracker
 from almostsure.gym.envs.model_env import ModelEnv, ModelVectorEnv, to_gymnasium
 from almostsure.gym.envs.ready import Ready, damage_of, ready
 from almostsure.gym.envs.registration import environment_names, register

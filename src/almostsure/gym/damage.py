@@ -1,6 +1,8 @@
-"""``DamageTracker`` and ``VectorDamageTracker``: the damage of every step, from wherever an environment has it.
+"""Damage as environments say it: ``DamageTracker`` finds it, ``BudgetObservation`` shows what it leaves of a budget.
 
-It is looked for in this order: a function, if one is given; the third of the six values that a step of
+Both have a form for vector environments, and neither prevents anything: that is what shields are for.
+
+Damage is looked for in this order: a function, if one is given; the third of the six values that a step of
 Safety-Gymnasium returns; ``info["cost"]``.  Whatever it comes from, it must be an integer 0 … 255 (True is 1): a
 budget that holds with certainty cannot be kept in numbers that are rounded.  It is written to ``info["damage"]``;
 an environment's own ``info["cost"]`` stays as it is.
@@ -17,11 +19,12 @@ import numpy.typing as npt
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorEnv, VectorWrapper
-from gymnasium.vector.utils import iterate
+from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.arguments import check_budget
-from almostsure.errors import ModelError
+from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, read, said, write
+from almostsure.gym.observation import Form, Shown, show, show_final
 from almostsure.model.build.damage import Damage, check_reset, damage_function
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import Bools
@@ -178,6 +181,131 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         return write(infos, who, {"damage": damages, **left})
 
 
+@final
+class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """Adds what remains of a budget to the observations, for agents that are not shielded.
+
+    It counts ``info["damage"]``, which :class:`DamageTracker` and this package's environments write.  A budget that is
+    overspent shows as 0; ``info["remaining"]`` says by how much.
+
+    Parameters
+    ----------
+    env
+        An environment that says its damage.
+    budget
+        The budget of every episode.
+    observe
+        ``"flat"`` or ``"dict"``, by default flat where that is possible; see :mod:`almostsure.gym.observation`.
+    normalised
+        Show remaining / budget instead of the number itself.
+
+    Examples
+    --------
+    >>> from almostsure.gym import BudgetObservation, to_gymnasium
+    >>> env = BudgetObservation(to_gymnasium("paper"), 3, observe="dict")
+    >>> env.observation_space
+    Dict('observation': Discrete(2), 'remaining': Discrete(4))
+    >>> env.reset()[0]
+    {'observation': np.int64(0), 'remaining': np.int64(3)}
+    """
+
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], budget: int, *, observe: Form = "auto", normalised: bool = False
+    ) -> None:
+        RecordConstructorArgs.__init__(self, budget=budget, observe=observe, normalised=normalised)
+        gymnasium.Wrapper.__init__(self, env)
+        self.budget = self._remaining = check_budget(budget)
+        self._shown = _without_masks(env.observation_space, self.budget, observe, normalised)
+        self.observation_space = self._shown.space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode with the whole budget."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._remaining = self.budget
+        return self._shown.single(observation, (self.budget,), None), {**info, "remaining": self.budget}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Play an action, and show what remains after it."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if "damage" not in info:
+            raise _no_damage()
+        self._remaining -= check_damage(info["damage"], f"after action {action!r}")
+        seen = self._shown.single(observation, (self._remaining,), None)
+        return seen, reward, terminated, truncated, {**info, "remaining": self._remaining}
+
+
+@final
+class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
+    """Adds what remains of the budget of each environment to its observations; see :class:`BudgetObservation`.
+
+    Parameters
+    ----------
+    env, budget
+        The vector environment, and the budget of each episode.
+    observe, normalised
+        How it is shown, as for :class:`BudgetObservation`.
+
+    Examples
+    --------
+    >>> from almostsure.gym import ModelVectorEnv, VectorBudgetObservation
+    >>> envs = VectorBudgetObservation(ModelVectorEnv("paper", 2), 3)
+    >>> _ = envs.reset(seed=0)
+    >>> envs.step(np.array([0, 0]))[0]  # state and what remains, one row per environment
+    array([[0, 2],
+           [0, 2]])
+    """
+
+    def __init__(
+        self, env: VectorEnv[Any, Any, Any], budget: int, *, observe: Form = "auto", normalised: bool = False
+    ) -> None:
+        super().__init__(env)
+        self._resets = Resets(env)
+        self.budget = check_budget(budget)
+        self._shown = _without_masks(env.single_observation_space, self.budget, observe, normalised)
+        self.single_observation_space = self._shown.space
+        self.observation_space = batch_space(self._shown.space, env.num_envs)
+        self._remaining: npt.NDArray[np.int64] = np.zeros(env.num_envs, np.int64)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
+        """Begin episodes with the whole budget."""
+        who = self._resets.chosen(options)
+        observations, infos = self.env.reset(seed=seed, options=options)
+        self._resets.reset(who)
+        self._remaining[who] = self.budget
+        infos = write(infos, who, {"remaining": self._remaining.copy()})
+        return self._shown.batch(observations, (self._remaining,), None), infos
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
+        """Play one action in each environment, and show what remains after it."""
+        acting = self._resets.before()
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        ended = terminated | truncated
+        final = self._resets.final(infos, ended)
+        for at in np.flatnonzero(acting).tolist():
+            damage = said(infos, final, ended, "damage", at)
+            if damage is None:
+                raise _no_damage()
+            self._remaining[at] -= check_damage(damage, f"in environment {at}")
+        self._remaining[~acting] = self.budget
+        if final is not None:
+            infos = {**infos, "final_info": write(final, ended, {"remaining": self._remaining.copy()})}
+            infos["final_obs"] = show_final(self._shown, infos["final_obs"], (self._remaining,), ended)
+            self._remaining[ended] = self.budget
+        infos = write(infos, np.ones_like(acting), {"remaining": self._remaining.copy()})
+        self._resets.step(ended)
+        seen = self._shown.batch(observations, (self._remaining,), None)
+        return seen, rewards, terminated, truncated, infos
+
+
+# ---------------------------------------------------------------------- what environments say
+
+
+def _without_masks(space: Any, budget: int, observe: Form, normalised: bool) -> Shown:
+    if observe not in ("auto", "flat", "dict"):
+        raise ArgumentError(f"observe must be 'flat' or 'dict'; got {observe!r}. Masks need ShieldedEnv.")
+    return show(space, {"remaining": budget}, observe, normalised=normalised, num_actions=0)
+
+
 def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
     """The five values of a step; the sixth that Safety-Gymnasium has becomes ``info["cost"]``."""
     if len(result) == 6:
@@ -188,7 +316,7 @@ def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
 
 
 def check_resets(infos: Infos, who: Bools, *keys: str) -> None:
-    """The same for some environments of a vector."""
+    """Refuse a vector some of whose resets hurt, by what ``infos`` says under the keys."""
     for at in np.flatnonzero(who).tolist() if infos.keys() & keys else ():
         for key in keys:
             if damage := read(infos, key, at):
@@ -211,3 +339,7 @@ def _no_cost(info: dict[str, Any]) -> ModelError:
     """The error for an environment that does not say its damage."""
     has = ", ".join(map(str, info)) or "nothing"
     return ModelError(f"the environment must say its damage in info['cost']; info has {has}. Pass damage, a function.")
+
+
+def _no_damage() -> ModelError:
+    return ModelError("the environment must say its damage in info['damage']. Wrap it in DamageTracker first.")
