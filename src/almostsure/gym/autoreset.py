@@ -44,7 +44,15 @@ class Resets:
 
     def chosen(self, options: dict[str, Any] | None) -> Bools:
         """Which environments a reset with these options resets.  Ask before it: Gymnasium takes the mask out."""
-        return chosen(options, self.num_envs, begun=self.over is not None)
+        mask = None if options is None else options.get("reset_mask")
+        if mask is None:
+            return np.ones(self.num_envs, np.bool_)
+        who = np.array(mask)
+        if who.shape != (self.num_envs,) or who.dtype != np.bool_:
+            raise ArgumentError(f"reset_mask must be {self.num_envs} booleans; got {mask!r}")
+        if self.over is None:
+            raise ResetNeeded("reset all environments before resetting some of them")
+        return who
 
     def reset(self, who: Bools) -> None:
         """Take note of which environments were reset."""
@@ -77,24 +85,10 @@ class Resets:
         return found if isinstance(found, dict) else {}
 
 
-def chosen(options: dict[str, Any] | None, num_envs: int, *, begun: bool) -> Bools:
-    """Which environments a reset with these options resets; some only if all of them have ``begun``."""
-    mask = None if options is None else options.get("reset_mask")
-    if mask is None:
-        return np.ones(num_envs, np.bool_)
-    who = np.array(mask)
-    if who.shape != (num_envs,) or who.dtype != np.bool_:
-        raise ArgumentError(f"reset_mask must be {num_envs} booleans; got {mask!r}")
-    if not begun:
-        raise ResetNeeded("reset all environments before resetting some of them")
-    return who
-
-
 def read(infos: Infos, key: str, at: int) -> Any:
     """What the info of one environment says under a key; None if it says nothing."""
-    if key not in infos or not infos.get(f"_{key}", _ALL)[at]:
-        return None
-    return infos[key][at]
+    who = infos.get(f"_{key}")  # none where all of them say it
+    return infos[key][at] if key in infos and (who is None or who[at]) else None
 
 
 def said(infos: Infos, final: Infos | None, ended: Bools, key: str, at: int) -> Any:
@@ -109,13 +103,3 @@ def write(infos: Infos, who: Bools, columns: dict[str, npt.NDArray[Any]]) -> Inf
         result[key] = values
         result["_" + key] = who
     return result
-
-
-class _All:
-    """A mask that is true everywhere."""
-
-    def __getitem__(self, at: int) -> bool:
-        return True
-
-
-_ALL = _All()

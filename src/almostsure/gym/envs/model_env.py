@@ -24,7 +24,7 @@ from gymnasium.wrappers import TimeLimit
 
 from almostsure.arguments import names_right_word, one_of, whole
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.gym.autoreset import Infos, chosen, write
+from almostsure.gym.autoreset import Infos, Resets, write
 from almostsure.gym.envs.render import MODES, Draw, Renderer, Scene, on_map
 from almostsure.model.mdp import MDP, Bools, Outcome
 from almostsure.model.source import Model, as_model
@@ -102,18 +102,17 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
 
     def __init__(self, mdp: MDP, *, render_mode: str | None = None, draw: Draw | None = None) -> None:
         mdp.require_probabilities("an environment")
-        if render_mode is not None:
-            one_of("render mode", render_mode, MODES)
-        if draw is None and mdp.layout is not None:
-            draw = partial(on_map, mdp.layout)
-        if render_mode is not None and draw is None:
-            raise ModelError("a model must have a layout to be drawn; this one has none. Pass render_mode=None.")
         self.mdp = mdp
         self.render_mode = render_mode
         self.observation_space = Discrete(mdp.num_states)
         self.action_space = Discrete(mdp.num_actions)
         self._renderer: Renderer | None = None
-        if render_mode is not None and draw is not None:
+        if render_mode is not None:
+            one_of("render mode", render_mode, MODES)
+            if draw is None and mdp.layout is not None:
+                draw = partial(on_map, mdp.layout)
+            if draw is None:
+                raise ModelError("a model must have a layout to be drawn; this one has none. Pass render_mode=None.")
             self._renderer = Renderer(draw, render_mode, self.metadata["render_fps"])
         self._is_terminal = mdp.is_terminal()
         self._choices: dict[tuple[int, int], _Choice] = {}  # filled as they are played
@@ -248,22 +247,20 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
         self.single_action_space = Discrete(self.mdp.num_actions)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._draws = Draws(self.mdp)
-        self._state: Numbers | None = None
-        self._steps: Numbers = np.zeros(self.num_envs, np.int64)
-        self._over: Bools = np.zeros(self.num_envs, np.bool_)
+        self._draws, self._resets = Draws(self.mdp), Resets(self)
+        self._state, self._steps = np.zeros((2, self.num_envs), np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Numbers, Infos]:
         """Begin an episode in all of them, or in ``options["reset_mask"]``; in ``options["state"]``, if given."""
         self._seed(seed)
         options = options or {}
-        who = chosen(options, self.num_envs, begun=self._state is not None)
+        who = self._resets.chosen(options)
         starts = self._draws.start(self.num_envs, self.np_random)
         if "state" in options:
             starts[:] = self.mdp.state(options["state"])
-        self._state = np.where(who, starts, starts if self._state is None else self._state)
+        self._state = np.where(who, starts, self._state)
         self._steps = np.where(who, 0, self._steps)
-        self._over = self._over & ~who
+        self._resets.reset(who)
         return self._state.copy(), self._infos(np.zeros(self.num_envs, np.int64), who)
 
     def _seed(self, seed: Any) -> None:
@@ -280,9 +277,9 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Numbers, npt.NDArray[np.float64], Bools, Bools, Infos]:
         """Play one action in each environment; where the episode is over, begin another."""
-        if self._state is None:
+        if self._resets.over is None:
             raise ResetNeeded("call reset() before step()")
-        acting = ~self._over
+        acting = ~self._resets.over
         state, reward, damage = self._draws.step(self._state, np.asarray(actions), acting, self.np_random)
         if not acting.all():
             state = np.where(acting, state, self._draws.start(self.num_envs, self.np_random))
@@ -291,12 +288,10 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
         terminated = self._draws.is_terminal[state] & acting
         late = np.zeros_like(terminated) if self.max_episode_steps is None else self._steps >= self.max_episode_steps
         truncated = late & ~terminated
-        self._over = terminated | truncated
-        everyone = np.ones(self.num_envs, np.bool_)
-        return state.copy(), reward, terminated, truncated, self._infos(damage, everyone)
+        self._resets.step(terminated | truncated)
+        return state.copy(), reward, terminated, truncated, self._infos(damage, self._resets.everybody)
 
     def _infos(self, damage: Numbers, who: Bools) -> Infos:
-        assert self._state is not None
         return write({}, who, {"damage": damage, "action_mask": self._draws.has[self._state]})
 
 

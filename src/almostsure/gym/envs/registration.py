@@ -52,13 +52,9 @@ def hazard_map(
     return with_all_actions(mdp), None
 
 
-def named(name: str) -> Callable[..., Drawn]:
+def named(name: str, /, **parameters: Any) -> Drawn:
     """One of the package's examples."""
-
-    def build(**parameters: Any) -> Drawn:
-        return with_all_actions(example(name, **parameters)), None
-
-    return build
+    return with_all_actions(example(name, **parameters)), None
 
 
 def with_all_actions(mdp: MDP) -> MDP:
@@ -83,9 +79,9 @@ def robot(*, pause: float = 0.2) -> Drawn:
 BUILDERS: dict[str, tuple[Callable[..., Drawn], int]] = {  # how to build it, and its time limit
     "Paper": (paper, 100),
     "HazardMap": (hazard_map, 300),
-    "Corridor": (named("corridor"), 100),
-    "Quicksand": (named("quicksand"), 300),
-    "Archipelago": (named("archipelago"), 1000),
+    "Corridor": (partial(named, "corridor"), 100),
+    "Quicksand": (partial(named, "quicksand"), 300),
+    "Archipelago": (partial(named, "archipelago"), 1000),
     "Warehouse": (robot, 300),
 }
 
@@ -132,6 +128,3 @@ def register() -> None:
                 max_episode_steps=limit,
                 kwargs={"builder": name},
             )
-
-
-__all__ = ["BUILDERS", "environment_names", "register"]
