@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from almostsure.errors import ArgumentError
 from almostsure.memory import require
-from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.mdp import MDP, Ints
 
 Rows = npt.NDArray[np.float32]
 
@@ -75,20 +75,10 @@ def _on_map(mdp: MDP) -> Rows:
     drawn = layout.cell >= 0
     row, column = np.divmod(np.maximum(layout.cell, 0), layout.columns)
     shares = np.column_stack([row / max(layout.rows - 1, 1), column / max(layout.columns - 1, 1)])
-    parts: list[npt.NDArray[Any]] = [
-        shares,
-        _one_hot(row, layout.rows, drawn),
-        _one_hot(column, layout.columns, drawn),
-        ~drawn[:, None],
-    ]
-    result = np.concatenate(parts, axis=1).astype(np.float32)
-    result[~drawn, :2] = 0
-    return result
-
-
-def _one_hot(value: Ints, count: int, there: Bools) -> Rows:
-    hot: Rows = ((value[:, None] == np.arange(count)) & there[:, None]).astype(np.float32)
-    return hot
+    one_hot = row[:, None] == np.arange(layout.rows), column[:, None] == np.arange(layout.columns)
+    places = np.column_stack([shares, *one_hot]).astype(np.float32)
+    places[~drawn] = 0
+    return np.column_stack([places, ~drawn])
 
 
 def _given(mdp: MDP, states: npt.ArrayLike) -> Rows:
