@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from operator import index
 from os import PathLike
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from almostsure.arguments import check_budget, one_of
 from almostsure.errors import ArgumentError, Blame, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
 from almostsure.gym import fitting
 from almostsure.gym.observation import Form, Limits, Shown, show
-from almostsure.learn.ledger import Episode, Ledger, Violation
+from almostsure.learn.ledger import Ledger, Violation
 from almostsure.learn.online import OnlineShield
 from almostsure.model.arrays import frozen
 from almostsure.model.build.damage import Damage
@@ -41,22 +41,6 @@ Points = Sequence[Sequence[float] | None]  # of a continuous system
 LedgerOrPath = Ledger | str | PathLike[str] | None
 
 NOWHERE = -1  # where a transition that the model does not know led, in a ledger; and no action, after a reset
-
-
-class Told(NamedTuple):
-    """What an environment says about a step."""
-
-    damage: Any  # None where it does not say it
-    reward: float
-
-
-class Lived(NamedTuple):
-    """What an environment has lived through since its episode began."""
-
-    number: int  # of the episode, from 1
-    steps: int
-    reward: float
-    interventions: int
 
 
 @final
@@ -245,12 +229,12 @@ class Guarded:
             result[at] = self._ends[step]
         return result
 
-    def follow(self, run: Run, action: int, seen: int, terminated: bool, told: Told) -> Run:
-        """The run after one step, from which a learning guard learns."""
+    def follow(self, run: Run, action: int, seen: int, terminated: bool, damage: Any, reward: float) -> Run:
+        """The run after one step, from which a learning guard learns; the damage is None where nobody says it."""
         guard, state = self.guard, self.arrived(int(run[0]), action, seen, terminated)
         if not isinstance(guard, OnlineShield):
-            return self.after(run, action, state, told.damage)
-        run = guard.after(run, action, state, told.damage, reward=told.reward)
+            return self.after(run, action, state, damage)
+        run = guard.after(run, action, state, damage, reward=reward)
         if terminated:
             guard.end(state)
         return run
@@ -265,8 +249,24 @@ class Guarded:
         """All actions of a state: for the end of an episode that nothing safe can follow."""
         return _mask(self.space.actions(state), self.space.num_actions)
 
-    def instead(self, run: Run) -> int:
-        """What to play in place of a forbidden action: what the fallback plays, else what needs the least budget."""
+    def action(self, given: Any, space: Any) -> int:
+        """An action as an int, if it is a whole number of any type, or an array of one."""
+        try:
+            array = np.asarray(given)
+        except ValueError:  # nested sequences of different lengths
+            raise no_action(given, space) from None
+        if array.size != 1 or array.dtype.kind not in "iu" or not 0 <= array.item() < self.space.num_actions:
+            raise no_action(given, space)
+        return int(array.item())
+
+    def instead(self, run: Run, action: int, *, was_offered: bool) -> int:
+        """What to play in place of a forbidden action: what the fallback plays, else what needs the least budget.
+
+        NoSafeAction where forbidden actions are refused, unless this one ``was_offered``, before others taught a
+        learning guard that it is not safe.
+        """
+        if self.forbidden == "raise" and not was_offered:
+            raise self._refused(run, action)
         allowed = self.guard.allowed(*run).tolist()
         if self.fallback is not None:
             with contextlib.suppress(NoSafeAction):
@@ -287,7 +287,7 @@ class Guarded:
                 too_little = middle
         return int(careful[0])
 
-    def refused(self, run: Run, action: int) -> NoSafeAction:
+    def _refused(self, run: Run, action: int) -> NoSafeAction:
         """The error for an action that is not allowed."""
         space, state, remaining = self.space, int(run[0]), int(run[1])
         allowed = ", ".join(space.action_name(a) for a in self.guard.allowed(*run).tolist())
@@ -300,13 +300,6 @@ class Guarded:
 
     # ------------------------------------------------------------------ the ledger
 
-    def note(self, damage: int, lived: Lived, ended: Any, environment: int = 0) -> None:
-        """Write an episode into the ledger, with its damage in all."""
-        number, steps, reward, interventions = lived
-        self.ledger.note(
-            Episode(number, steps, reward, damage, self.budget, interventions, ended, environment, self.risk)
-        )
-
     def count_steps(self, number: int) -> None:
         """Count steps as they are played; a learning guard counts what it watches itself."""
         if not self.learns:
@@ -318,8 +311,11 @@ class Guarded:
             place = self.ledger.steps, int(run[0]), action, int(after)
             self.ledger.note(Violation(*place, int(damage), int(run[1]), allowed=True, new=False))
 
-    def note_error(self, run: Run, action: int, said: Any, lived: Lived, environment: int = 0) -> None:
-        """Note an episode that ends with what the guard says is impossible, and may have overspent."""
+    def note_error(self, run: Run, action: int, said: Any) -> int:
+        """Note a violation where a step that the guard says is impossible took more than was left.
+
+        Returns the damage of the episode, which it ends.
+        """
         try:
             damage = max(int(said), 0)
         except (TypeError, ValueError, OverflowError):
@@ -328,7 +324,7 @@ class Guarded:
         if damage > remaining:
             place = self.ledger.steps, state, action, NOWHERE
             self.ledger.note(Violation(*place, damage, remaining, allowed=True, new=True))
-        self.note(self.budget - remaining + damage, lived, "error", environment)
+        return self.budget - remaining + damage
 
 
 # ---------------------------------------------------------------------- pieces
@@ -367,25 +363,17 @@ def _mask(allowed: npt.NDArray[Any], num_actions: int) -> Mask:
 
 def open_ledger(ledger: LedgerOrPath, guard: Guard) -> Ledger:
     """The ledger of a run: a learning guard's own, the one that is given, or a new one."""
-    given = isinstance(ledger, Ledger)
-    if not given and ledger is not None and not isinstance(ledger, (str, PathLike)):
-        raise ArgumentError(f"ledger must be a Ledger or the path of a file; got {ledger!r}")
-    if isinstance(guard, OnlineShield):
-        if given and ledger is not guard.ledger:
+    own = guard.ledger if isinstance(guard, OnlineShield) else None
+    if isinstance(ledger, Ledger):
+        if own is not None and ledger is not own:
             raise ArgumentError("an OnlineShield keeps a ledger of its own: use shield.ledger, or pass a path.")
-        result = guard.ledger
-    else:
-        result = ledger if isinstance(ledger, Ledger) else Ledger()
-    return result if ledger is None or isinstance(ledger, Ledger) else result.record(ledger)
-
-
-def as_number(action: Any) -> int | None:
-    """An action as an int, if it is a whole number of any type."""
-    try:
-        array = np.asarray(action)
-    except ValueError:  # nested sequences of different lengths
-        return None
-    return int(array.item()) if array.size == 1 and array.dtype.kind in "iu" else None
+        return ledger
+    result = Ledger() if own is None else own
+    if ledger is None:
+        return result
+    if not isinstance(ledger, (str, PathLike)):
+        raise ArgumentError(f"ledger must be a Ledger or the path of a file; got {ledger!r}")
+    return result.record(ledger)
 
 
 def no_action(action: Any, space: Any) -> ArgumentError:

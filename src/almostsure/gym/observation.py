@@ -60,19 +60,16 @@ def show(space: Space[Any], limits: Limits, form: Form, *, normalised: bool, num
     one_of("form of observation", form, FORMS)
     if form == "none":
         return _Same(space)
-    if form == "dict":
-        return _Beside(space, limits, normalised)
-    flat = _flat_normalised(space, limits) if normalised else _flat(space, limits)
-    if form == "rllib":
-        return _WithMask(flat or _Beside(space, limits, normalised), num_actions)
-    if flat is None and form == "auto":
-        return _Beside(space, limits, normalised)
-    if flat is None:
+    flat = None
+    if form != "dict":
+        flat = _flat_normalised(space, limits) if normalised else _flat(space, limits)
+    if flat is None and form == "flat":
         raise ArgumentError(
             f"{' and '.join(limits)} cannot be appended to observations of {space}. Pass observe='dict', or 'none' to "
             "leave them."
         )
-    return flat
+    shown = flat or _Beside(space, limits, normalised)
+    return _WithMask(shown, num_actions) if form == "rllib" else shown
 
 
 def _flat(space: Space[Any], limits: Limits) -> Shown | None:
@@ -116,7 +113,7 @@ def _flat_normalised(space: Space[Any], limits: Limits) -> Shown | None:
         low, high = np.full(width, -np.inf), np.full(width, np.inf)
     low, high = np.append(low, np.zeros(len(limits))), np.append(high, np.ones(len(limits)))
     wide = Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
-    return _Flattened(space, _Appended(wide, tuple(max(limit or 1, 1) for limit in limits.values())))
+    return _Appended(wide, tuple(max(limit or 1, 1) for limit in limits.values()), flattened=space)
 
 
 # ---------------------------------------------------------------------- the forms; classes, so that they can be pickled
@@ -156,34 +153,26 @@ class _Row:
 
 @final
 class _Appended:
-    """Further entries at the end of an array."""
+    """Further entries at the end of an array; what is not one is ``flattened`` first, discrete observations one-hot."""
 
-    def __init__(self, space: Space[Any], scales: tuple[int, ...] | None = None) -> None:
-        self.space, self._scales = space, scales
+    def __init__(
+        self, space: Space[Any], scales: tuple[int, ...] | None = None, flattened: Space[Any] | None = None
+    ) -> None:
+        self.space, self._scales, self._from = space, scales, flattened
 
     def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        if self._from is not None:
+            seen = flatten(self._from, seen)
         return np.append(seen, self._scaled(carried)).astype(self.space.dtype)
 
     def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
+        if self._from is not None:
+            each = iterate(batch_space(self._from, len(carried[0])), seen)
+            seen = np.array([flatten(self._from, one) for one in each])
         return np.column_stack((seen, *self._scaled(carried))).astype(self.space.dtype)
 
     def _scaled(self, carried: tuple[Any, ...]) -> list[Any]:
         return [np.maximum(x, 0) / scale for x, scale in zip(carried, self._scales or (1,) * len(carried), strict=True)]
-
-
-@final
-class _Flattened:
-    """Any observation as one array, discrete ones one-hot, and what is carried at its end."""
-
-    def __init__(self, space: Space[Any], inner: _Appended) -> None:
-        self.space, self._from, self._inner = inner.space, space, inner
-
-    def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
-        return self._inner.single(flatten(self._from, seen), carried, mask)
-
-    def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
-        each = iterate(batch_space(self._from, len(carried[0])), seen)
-        return self._inner.batch(np.array([flatten(self._from, one) for one in each]), carried, mask)
 
 
 @final

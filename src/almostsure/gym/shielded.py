@@ -22,19 +22,9 @@ from gymnasium.utils import RecordConstructorArgs
 from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, NoSafeAction
 from almostsure.gym.fitting import most_steps
-from almostsure.gym.guarded import (
-    NOWHERE,
-    Forbidden,
-    Guarded,
-    LedgerOrPath,
-    Lived,
-    Mask,
-    StateOf,
-    Told,
-    as_number,
-    no_action,
-)
+from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, Mask, StateOf
 from almostsure.gym.observation import Form
+from almostsure.learn.ledger import Episode
 from almostsure.model.build.damage import check_reset
 from almostsure.shield.protocol import Guard, Run
 
@@ -125,12 +115,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         state_of: StateOf | None = None,
         ledger: LedgerOrPath = None,
     ) -> None:
-        told: dict[str, Any] = {
-            "forbidden": forbidden,
-            "fallback": fallback,
-            "state_of": state_of,
-            "ledger": ledger,
-        }
+        told: dict[str, Any] = {"forbidden": forbidden, "fallback": fallback, "state_of": state_of, "ledger": ledger}
         RecordConstructorArgs.__init__(
             self, shield=shield, budget=budget, observe=observe, normalised=normalised, _disable_deepcopy=True, **told
         )
@@ -197,10 +182,10 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             except TypeError:  # what is said cannot be looked up, and will be refused
                 stage = None
             if stage is None:
-                stage = self._follow(before.run, chosen, seen, bool(terminated), Told(said, float(reward)))
+                stage = self._follow(before.run, chosen, seen, bool(terminated), said, float(reward))
         except AlmostSureError:
             self._steps += 1
-            guarded.note_error(before.run, chosen, said, self._lived())
+            self._write(guarded.note_error(before.run, chosen, said), "error")
             raise
         self._stage, self._seen = stage, observation
         self._steps += 1
@@ -249,13 +234,13 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             return Stage(run, carried, NONE, guarded.any_row(run[0]), info)
         return Stage(run, carried, frozenset(np.flatnonzero(mask).tolist()), mask, info)
 
-    def _follow(self, run: Run, action: int, seen: int, terminated: bool, told: Told) -> Stage:
+    def _follow(self, run: Run, action: int, seen: int, terminated: bool, damage: Any, reward: float) -> Stage:
         """The stage after a step; kept for the next time, if the guard is fixed."""
-        stage = self._at(self.guarded.follow(run, action, seen, terminated, told), run[1])
-        if self.guarded.is_fixed and (told.damage is None or isinstance(told.damage, (int, np.integer))):
+        stage = self._at(self.guarded.follow(run, action, seen, terminated, damage, reward), run[1])
+        if self.guarded.is_fixed and (damage is None or isinstance(damage, (int, np.integer))):
             if len(self._stages) >= MOST_KEPT:
                 self._stages.clear()
-            self._stages[run, action, seen, terminated, told.damage] = stage
+            self._stages[run, action, seen, terminated, damage] = stage
         return stage
 
     def _info(self, info: dict[str, Any], stage: Stage, action: int, replaced: bool) -> dict[str, Any]:
@@ -270,15 +255,12 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         """The stage, what is played in it, and whether that replaces an action that is not allowed."""
         if not self._allowed or self._stage is None:
             raise ResetNeeded("there is no episode: call reset() before step()")
-        chosen, run = as_number(action), self._stage.run
-        if chosen is None or not 0 <= chosen < self.guarded.space.num_actions:
-            raise no_action(action, self.action_space)
+        chosen, run = self.guarded.action(action, self.action_space), self._stage.run
         if chosen in self._allowed:  # an array with one entry
             return self._stage, chosen, False
-        if self.guarded.forbidden == "raise" and chosen not in self._offered:
-            raise self.guarded.refused(run, chosen)
+        played = self.guarded.instead(run, chosen, was_offered=chosen in self._offered)
         self._interventions += 1
-        return self._stage, self.guarded.instead(run), True
+        return self._stage, played, True
 
     def _look_again(self) -> bool:
         """Whether anything is still safe: others who share a learning guard may have taught it since the last step."""
@@ -295,16 +277,18 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._note("truncated", info)
         return self.shown.single(self._seen, self._stage.carried, self._stage.mask), 0.0, False, True, info
 
-    def _lived(self) -> Lived:
-        return Lived(self._number + 1, self._steps, self._reward, self._interventions)
-
     def _note(self, ended: str, info: dict[str, Any] | None = None) -> None:
-        """Write the episode into the ledger."""
+        """Note that the episode is over."""
         assert self._stage is not None
         broken = info is not None and not self._stage.allowed
         why = next((word for word in ("violation", "stuck") if broken and info and info.get(word)), ended)
-        self.guarded.note(self.budget - self.remaining, self._lived(), why)
+        self._write(self.budget - self.remaining, why)
         self._number += 1
+
+    def _write(self, damage: int, ended: Any) -> None:
+        """Write the episode into the ledger, with its damage in all."""
+        lived = self._number + 1, self._steps, self._reward, damage, self.budget, self._interventions
+        self.guarded.ledger.note(Episode(*lived, ended, risk=self.guarded.risk))
 
 
 def shielded_in(env: Any) -> ShieldedEnv | None:

@@ -17,8 +17,9 @@ from almostsure.errors import AlmostSureError, ArgumentError, ModelError, NoSafe
 from almostsure.gym.autoreset import Infos, Resets, said, some, write
 from almostsure.gym.damage import check_resets
 from almostsure.gym.fitting import most_steps
-from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, Lived, StateOf, Told, no_action
+from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, StateOf, no_action
 from almostsure.gym.observation import Form, show_final
+from almostsure.learn.ledger import Episode
 from almostsure.model.mdp import Bools
 from almostsure.shield.protocol import Guard, Run
 
@@ -234,7 +235,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         for at in range(self.num_envs):
             damage = None if told is None or np.isnan(told[at]) else told[at].item()
             step = self._one(at), int(actions[at]), int(seen[at]), bool(terminated[at])
-            runs.append(self.guarded.follow(*step, Told(damage, float(rewards[at]))))
+            runs.append(self.guarded.follow(*step, damage, float(rewards[at])))
         self._run = tuple(np.array(column) for column in zip(*runs, strict=True))
         damages: Numbers = before - self._run[1]
         return damages
@@ -321,8 +322,6 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _said(self, infos: Infos, final: Infos | None, ended: Bools) -> npt.NDArray[Any] | None:
         """The damages that the environments say, NaN where they do not; None if none of them does."""
-        if final is None and "damage" not in infos and "cost" not in infos:
-            return None
         keys = [key for key in ("damage", "cost") if key in infos or key in (final or {})]
         if not keys:
             return None
@@ -367,26 +366,21 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         if over is None or not (0 in allowed.tobytes() or some(self._stuck)):
             return given, replaced
         for at in np.flatnonzero(((allowed == 0) | self._stuck) & ~over).tolist():
-            given[at], replaced[at] = self._instead(at, int(given[at]), bool(offered[at, given[at]])), True
+            action, was_offered = int(given[at]), bool(offered[at, given[at]])
+            given[at], replaced[at] = self.guarded.instead(self._one(at), action, was_offered=was_offered), True
+            self._interventions[at] += 1
         return given, replaced
-
-    def _instead(self, at: int, action: int, was_offered: bool) -> int:
-        """What is played in place of an action that is not allowed (any more)."""
-        run = self._one(at)
-        if self.guarded.forbidden == "raise" and not was_offered:
-            raise self.guarded.refused(run, action)
-        action = self.guarded.instead(run)  # NoSafeAction where others have taught the guard that nothing is
-        self._interventions[at] += 1
-        return action
 
     # ------------------------------------------------------------------ records
 
-    def _lived(self, at: int) -> Lived:
-        self._episodes[at] += 1
-        return Lived(self._episodes[at], self._steps.item(at), self._rewards.item(at), self._interventions.item(at))
-
     def _note(self, at: int, ended: str) -> None:
-        self.guarded.note(self.budget - self._run[1].item(at), self._lived(at), ended, at)
+        self._write(at, self.budget - self._run[1].item(at), ended)
+
+    def _write(self, at: int, damage: int, ended: Any) -> None:
+        """Write an episode into the ledger, with its damage in all."""
+        self._episodes[at] += 1
+        lived = self._episodes[at], self._steps.item(at), self._rewards.item(at), damage, self.budget
+        self.guarded.ledger.note(Episode(*lived, self._interventions.item(at), ended, at, self.guarded.risk))
 
     def _note_violations(self, before: Run, actions: Numbers, damages: Numbers) -> None:
         """Note the steps that took more than was left."""
@@ -401,7 +395,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._steps += 1
         for at in np.flatnonzero(acting).tolist():
             told = self._told(infos, final, ended, ("damage", "cost"), at)
-            self.guarded.note_error(self._one(at), int(actions[at]), told, self._lived(at), at)
+            self._write(at, self.guarded.note_error(self._one(at), int(actions[at]), told), "error")
 
     def _infos(self, infos: Infos, who: Bools, damages: Numbers, executed: Numbers, replaced: Bools) -> Infos:
         own: dict[str, npt.NDArray[Any]] = {

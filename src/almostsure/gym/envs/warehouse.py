@@ -73,6 +73,9 @@ def read_floor() -> Floor:
     )
 
 
+FLOOR = read_floor()
+
+
 @lru_cache(maxsize=8)
 def warehouse(*, pause: float = 0.2) -> tuple[MDP, tuple[Situation | None, ...]]:
     """The model, and the situation that each of its states is; None for the end of the shift.
@@ -84,14 +87,13 @@ def warehouse(*, pause: float = 0.2) -> tuple[MDP, tuple[Situation | None, ...]]
     """
     if not 0 <= pause < 1:
         raise ArgumentError(f"pause must be a probability below 1; got {pause}")
-    floor = read_floor()
-    starts = [Situation(floor.dock, phase, "", "AB") for phase in range(len(floor.tour))]
+    starts = [Situation(FLOOR.dock, phase, "", "AB") for phase in range(len(FLOOR.tour))]
     number: dict[Situation | None, int] = {None: 0} | {start: i + 1 for i, start in enumerate(starts)}
     rows, todo = [], list(starts)
     while todo:
         here = todo.pop()
         for action in range(len(ACTIONS)):
-            for after, probability, reward, damage in _outcomes(floor, here, action, pause):
+            for after, probability, reward, damage in _outcomes(here, action, pause):
                 if after not in number:
                     number[after] = len(number)
                     assert after is not None
@@ -106,13 +108,13 @@ def warehouse(*, pause: float = 0.2) -> tuple[MDP, tuple[Situation | None, ...]]
 
 def draw(situations: tuple[Situation | None, ...], state: int) -> Drawing:
     """The map with the parcels that are still there, the forklift ``F`` and the robot."""
-    floor, at = read_floor(), situations[state]
+    at = situations[state]
     if at is None:
-        return Drawing([row.replace("A", ".").replace("B", ".") for row in MAP], floor.dock)
+        return Drawing([row.replace("A", ".").replace("B", ".") for row in MAP], FLOOR.dock)
     rows = [list(row) for row in MAP]
-    for (row, column), parcel in floor.parcels.items():
+    for (row, column), parcel in FLOOR.parcels.items():
         rows[row][column] = parcel if parcel in at.waiting else "."
-    row, column = floor.tour[at.phase]
+    row, column = FLOOR.tour[at.phase]
     rows[row][column] = "F"
     note = f", carries {at.carried}" if at.carried else ""
     return Drawing(["".join(row) for row in rows], at.robot, note)
@@ -127,35 +129,35 @@ def _name(at: Situation) -> str:
 Result = tuple[Situation | None, float, float, int]  # what follows, with which probability, reward and damage
 
 
-def _outcomes(floor: Floor, here: Situation, action: int, pause: float) -> Iterator[Result]:
-    if action == STAY and here.robot == floor.dock and not here.carried:
+def _outcomes(here: Situation, action: int, pause: float) -> Iterator[Result]:
+    if action == STAY and here.robot == FLOOR.dock and not here.carried:
         yield None, 1.0, 0.0, 0
         return
-    yield _together(floor, here, action, True, 1 - pause)
+    yield _together(here, action, True, 1 - pause)
     if pause:
-        yield _together(floor, here, action, False, pause)
+        yield _together(here, action, False, pause)
 
 
-def _together(floor: Floor, here: Situation, action: int, goes: bool, probability: float) -> Result:
+def _together(here: Situation, action: int, goes: bool, probability: float) -> Result:
     """Robot and forklift move at the same time."""
     down, right = MOVES[action]
     robot = here.robot[0] + down, here.robot[1] + right
-    robot = robot if robot in floor.free else here.robot
-    phase = (here.phase + goes) % len(floor.tour)
-    truck_was, truck = floor.tour[here.phase], floor.tour[phase]
+    robot = robot if robot in FLOOR.free else here.robot
+    phase = (here.phase + goes) % len(FLOOR.tour)
+    truck_was, truck = FLOOR.tour[here.phase], FLOOR.tour[phase]
     if robot == truck or (robot == truck_was and here.robot == truck and robot != here.robot):
-        back = (len(floor.tour) - here.phase) % len(floor.tour)  # the same place, the other way
+        back = (len(FLOOR.tour) - here.phase) % len(FLOOR.tour)  # the same place, the other way
         return here._replace(phase=back), probability, -1.0, 1
-    return _handle(floor, here, robot, phase, probability)
+    return _handle(here, robot, phase, probability)
 
 
-def _handle(floor: Floor, here: Situation, robot: Cell, phase: int, probability: float) -> Result:
+def _handle(here: Situation, robot: Cell, phase: int, probability: float) -> Result:
     """Pick up what lies there, and deliver what is brought to the dock."""
     carried, waiting, reward = here.carried, here.waiting, -1.0
-    found = floor.parcels.get(robot, "")
+    found = FLOOR.parcels.get(robot, "")
     if found and found in waiting and not carried:
         carried, waiting = found, waiting.replace(found, "")
-    elif carried and robot == floor.dock:
+    elif carried and robot == FLOOR.dock:
         reward += WORTH[carried]
         carried = ""
     return Situation(robot, phase, carried, waiting), probability, reward, 0
