@@ -245,6 +245,19 @@ class Guarded:
         """Which actions a run may play; NoSafeAction where there is none."""
         return _mask(self.guard.allowed(*run), self.space.num_actions)
 
+    def look(self, run: Run) -> tuple[Mask, bool]:
+        """The mask of a run, and whether the run may go on.
+
+        It may not after the last step of a horizon, nor where a learning guard knows nothing safe: the mask is then
+        that of all actions.  With other guards that cannot be, and NoSafeAction says so.
+        """
+        try:
+            return self.row(run), True
+        except NoSafeAction:
+            if not self.learns and not (self.counts_steps and run[self.steps_at] == 0):
+                raise
+            return self.any_row(int(run[0])), False
+
     def any_row(self, state: int) -> Mask:
         """All actions of a state: for the end of an episode that nothing safe can follow."""
         return _mask(self.space.actions(state), self.space.num_actions)

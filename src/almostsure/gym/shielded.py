@@ -20,7 +20,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 
 from almostsure.arguments import names_right_word
-from almostsure.errors import AlmostSureError, NoSafeAction
+from almostsure.errors import AlmostSureError
 from almostsure.gym.fitting import most_steps
 from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, Mask, StateOf
 from almostsure.gym.observation import Form
@@ -223,16 +223,10 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         info = {"damage": before - carried[0], **dict(zip(guarded.shows, carried, strict=True))}
         if carried[0] < 0 <= before:
             info["violation"] = True
-        try:
-            mask = guarded.row(run)
-        except NoSafeAction:
-            if guarded.counts_steps and run[guarded.steps_at] == 0:
-                return Stage(run, carried, NONE, guarded.any_row(run[0]), info)  # the horizon is over
-            if not guarded.learns:
-                raise
+        mask, goes_on = guarded.look(run)
+        if not goes_on and guarded.learns:
             info.setdefault("violation" if carried[0] < 0 else "stuck", True)
-            return Stage(run, carried, NONE, guarded.any_row(run[0]), info)
-        return Stage(run, carried, frozenset(np.flatnonzero(mask).tolist()), mask, info)
+        return Stage(run, carried, frozenset(np.flatnonzero(mask).tolist()) if goes_on else NONE, mask, info)
 
     def _follow(self, run: Run, action: int, seen: int, terminated: bool, damage: Any, reward: float) -> Stage:
         """The stage after a step; kept for the next time, if the guard is fixed."""

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.arguments import names_right_word
-from almostsure.errors import AlmostSureError, ArgumentError, ModelError, NoSafeAction
+from almostsure.errors import AlmostSureError, ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, said, some, write
 from almostsure.gym.damage import check_resets
 from almostsure.gym.fitting import most_steps
@@ -252,10 +252,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             self._masks = guarded.guard.mask(*self._run).view(np.int8)  # a new array
             return
         for at in range(self.num_envs):
-            try:
-                self._masks[at], self._stuck[at] = guarded.row(self._one(at)), False
-            except NoSafeAction:
-                self._masks[at], self._stuck[at] = guarded.any_row(int(self._run[0][at])), True
+            self._masks[at], goes_on = guarded.look(self._one(at))
+            self._stuck[at] = not goes_on
 
     def _look_within(self) -> None:
         """Look up the masks of runs some of which have no step left."""
