@@ -13,10 +13,9 @@ import numpy as np
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError
 from almostsure.exports import package_version
-from almostsure.plan.constraints import Chance, Expected
 from almostsure.plan.tradeoff.frontiers import Frontier
 from almostsure.report.episodes import distributions, recorded, visited_states
-from almostsure.report.frames import Album
+from almostsure.report.frames import PNG, Album
 from almostsure.report.packing import number
 from almostsure.report.states import cut, described_states, highest, shown_layers, state_data
 from almostsure.report.study import Plan, Study
@@ -27,7 +26,6 @@ MOST_ACTIONS = 1_000  # that are named
 MOST_STARTS = 20
 MOST_POINTS = 400  # of the curve
 MOST_LEVELS = 40  # bars of the histogram of needs
-PNG = b"\x89PNG\r\n\x1a\n"
 
 Figure = tuple[str, bytes, str]  # title, PNG, caption
 
@@ -114,8 +112,8 @@ def _plan(plan: Plan, budget: int) -> dict[str, Any]:
     result: dict[str, Any] = {
         "kind": plan.kind,
         "constraint": str(plan.constraint),
-        "limit": plan.constraint.limit if isinstance(plan.constraint, Expected) else None,
-        "risk": plan.constraint.risk if isinstance(plan.constraint, Chance) else None,
+        "limit": getattr(plan.constraint, "limit", None),
+        "risk": getattr(plan.constraint, "risk", None),
         "value": number(plan.value),
         "played": number(plan.evaluation.expected_return if plan.evaluation is not None else math.nan),
         "problem": sentence(plan.problem),
@@ -167,11 +165,10 @@ def _left_out(study: Study, described: int) -> list[str]:
 
 
 def _proof(study: Study, command: str) -> dict[str, Any]:
-    cap = study.minimal.cap
     return {
         "broken": study.broken,
         "engine": study.minimal.engine,
-        "cap": cap,
+        "cap": study.minimal.cap,
         "version": package_version(),
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from almostsure.model.mdp import Floats
-from almostsure.policy.simulation.episodes import Episodes, Trajectory
+from almostsure.policy.simulation.episodes import Episodes
 from almostsure.report.frames import Album
 from almostsure.report.packing import number, pack
 from almostsure.report.study import Plan, Study
@@ -21,8 +21,12 @@ TAIL = 2e-3  # probability of more damage than is drawn, at most, where the bars
 
 def recorded(study: Study, album: Album) -> list[dict[str, Any]]:
     """A typical episode of each plan, the one with the most damage and the one with the least return."""
-    played = [plan for plan in study.plans if plan.episodes is not None and plan.episodes.lengths.any()]
-    return [_record(plan, episode, title, album) for plan in played for episode, title in _picked(plan.episodes)]
+    return [
+        _record(plan.kind, plan.episodes, episode, title, album)
+        for plan in study.plans
+        if plan.episodes is not None and plan.episodes.lengths.any()
+        for episode, title in _picked(plan.episodes).items()
+    ]
 
 
 def visited_states(records: list[dict[str, Any]]) -> list[int]:
@@ -30,24 +34,26 @@ def visited_states(records: list[dict[str, Any]]) -> list[int]:
     return list(dict.fromkeys(state for record in records for state in record["states"]))
 
 
-def _picked(episodes: Episodes | None) -> list[tuple[int, str]]:
-    assert episodes is not None  # recorded asks for played plans only
+def _picked(episodes: Episodes) -> dict[int, str]:
+    """The episodes to record, with their titles; one that is picked twice has the first."""
     middle = np.median(episodes.returns)
-    # Of equals the shortest: quicker to watch, and to play again.
-    typical = int(np.lexsort((episodes.lengths, np.abs(episodes.returns - middle)))[0])
-    hardest = int(np.lexsort((episodes.lengths, -episodes.damages))[0])
-    poorest = int(np.lexsort((episodes.lengths, episodes.returns))[0])
-    titles = {poorest: "lowest return", hardest: "most damage", typical: "typical run"}
-    return [(episode, titles[episode]) for episode in dict.fromkeys((typical, hardest, poorest))]
+    least = {
+        "typical run": np.abs(episodes.returns - middle),
+        "most damage": -episodes.damages,
+        "lowest return": episodes.returns,
+    }
+    picked: dict[int, str] = {}
+    for title, values in least.items():  # of equals the shortest: quicker to watch, and to play again
+        picked.setdefault(int(np.lexsort((episodes.lengths, values))[0]), title)
+    return picked
 
 
-def _record(plan: Plan, episode: int, title: str, album: Album) -> dict[str, Any]:
-    assert plan.episodes is not None
-    path: Trajectory = plan.episodes.trajectory(episode)
+def _record(kind: str, episodes: Episodes, episode: int, title: str, album: Album) -> dict[str, Any]:
+    path = episodes.trajectory(episode)
     states = path.states[: LONGEST + 1].tolist()
     frames = album.frames(path, LONGEST)
     return {
-        "kind": plan.kind,
+        "kind": kind,
         "title": title,
         "number": episode,
         "states": states,
@@ -56,8 +62,8 @@ def _record(plan: Plan, episode: int, title: str, album: Album) -> dict[str, Any
         "damages": pack(path.damages[:LONGEST]),
         "frames": None if frames is None else pack(frames),
         "steps": int(path.actions.size),
-        "sum": {"return": number(float(plan.episodes.returns[episode])), "damage": int(path.damages.sum())},
-        "ended": not bool(plan.episodes.truncated[episode]),
+        "sum": {"return": number(float(episodes.returns[episode])), "damage": int(path.damages.sum())},
+        "ended": not bool(episodes.truncated[episode]),
     }
 
 

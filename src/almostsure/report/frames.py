@@ -27,6 +27,7 @@ from almostsure.model.mdp import MDP
 from almostsure.policy.simulation.episodes import Trajectory
 
 MODE = "rgb_array"
+PNG = b"\x89PNG\r\n\x1a\n"  # how the files begin
 MOST_PICTURES = 300  # different ones in a file
 MOST_BYTES = 3_000_000  # of all of them
 LONGEST_SIDE = 800  # pixels; of a larger picture every second, third, … is kept
@@ -224,10 +225,8 @@ def png(image: npt.ArrayLike) -> bytes:
     rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each begins with its filter: none
     rows[:, 1:] = pixels.reshape(height, -1)
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits for each of three colours
-    pieces = ((b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(map(_piece, pieces))
+    return PNG + _piece(b"IHDR", head) + _piece(b"IDAT", zlib.compress(rows.tobytes(), 9)) + _piece(b"IEND", b"")
 
 
-def _piece(piece: tuple[bytes, bytes]) -> bytes:
-    kind, body = piece
+def _piece(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

@@ -7,6 +7,7 @@ of every level of need, and the states on their witnesses, so that every explana
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from almostsure.budget.explain import exchange
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.errors import CertificateError
-from almostsure.model.arrays import ptr_of
+from almostsure.model.arrays import ptr_of, spans
 from almostsure.model.mdp import MDP, Ints
 from almostsure.policy.play import likeliest_run
 from almostsure.report.packing import pack
@@ -33,12 +34,8 @@ def shown_layers(study: Study) -> list[int]:
     top, budget = highest(study), study.budget
     if top < MOST_LAYERS:
         return sorted({*range(top + 1), budget})
-    kept = {round(x) for x in np.linspace(0, top, MOST_LAYERS - 4)} | {
-        budget,
-        min(study.least, top),
-        max(budget - 1, 0),
-    }
-    return sorted(kept)
+    matter = {budget, min(study.least, top), max(budget - 1, 0)}
+    return sorted(matter.union(round(x) for x in np.linspace(0, top, MOST_LAYERS - 4)))
 
 
 def highest(study: Study) -> int:
@@ -69,15 +66,13 @@ def described_states(study: Study, visited: Iterable[int]) -> Ints:
 
 def sampled_levels(minimal: MinimalBudget) -> list[list[int]]:
     """Some states of each level of need, as examples of it."""
-    levels, first = np.unique(minimal.of_state, return_index=True)
+    levels, firsts = np.unique(minimal.of_state, return_index=True)
     shown = np.unique(np.linspace(0, levels.size - 1, min(levels.size, MOST_LEVELS)).round().astype(int))
-    return [[int(first[at]), *_more(minimal, int(levels[at]), int(first[at]))] for at in shown]
-
-
-def _more(minimal: MinimalBudget, level: int, first: int) -> list[int]:
-    window = minimal.of_state[first + 1 : first + 100_001]
-    more: list[int] = (first + 1 + np.flatnonzero(window == level)[: A_LEVEL - 1]).tolist()
-    return more
+    near = (
+        (level, first, minimal.of_state[first : first + 100_001])
+        for level, first in zip(levels[shown], firsts[shown], strict=True)
+    )
+    return [(first + np.flatnonzero(window == level)[:A_LEVEL]).tolist() for level, first, window in near]
 
 
 # ---------------------------------------------------------------------- their content
@@ -86,8 +81,8 @@ def _more(minimal: MinimalBudget, level: int, first: int) -> list[int]:
 def state_data(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
     """Everything about ``states`` that the page shows when one of them is selected."""
     mdp, minimal = study.mdp, study.minimal
-    choices = np.concatenate([np.arange(*mdp.choice_ptr[s : s + 2]) for s in states])
-    outcomes = np.concatenate([np.arange(*mdp.outcome_ptr[c : c + 2]) for c in choices])
+    choices, owner = spans(mdp.choice_ptr, states)
+    outcomes, _ = spans(mdp.outcome_ptr, choices)
     return {
         "ids": None if states.size == mdp.num_states else pack(states),
         "count": int(states.size),
@@ -102,7 +97,7 @@ def state_data(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
         "probability": pack(mdp.probability[outcomes]),
         "reward": pack(mdp.reward[outcomes]),
         "damage": pack(mdp.damage[outcomes]),
-        **_witnesses(minimal, states, choices),
+        **_witnesses(minimal, states, choices, states[owner]),
         **_policy(study, states, layers),
     }
 
@@ -112,11 +107,9 @@ def cut(name: str) -> str:
     return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
 
 
-def _witnesses(minimal: MinimalBudget, states: Ints, choices: Ints) -> dict[str, Any]:
+def _witnesses(minimal: MinimalBudget, states: Ints, choices: Ints, owners: Ints) -> dict[str, Any]:
     """Nature's answer in each state and to each choice; the page follows them as ``budget.explain`` does."""
-    mdp = minimal.mdp
     of_states = np.array([_step(minimal, int(s), None) for s in states])
-    owners = np.searchsorted(mdp.choice_ptr, choices, side="right") - 1
     of_choices = np.array([_step(minimal, int(s), int(c)) for s, c in zip(owners, choices, strict=True)])
     return {
         "witness": [pack(column) for column in of_states.T],  # action, next state, damage
@@ -125,13 +118,11 @@ def _witnesses(minimal: MinimalBudget, states: Ints, choices: Ints) -> dict[str,
 
 
 def _step(minimal: MinimalBudget, state: int, choice: int | None) -> tuple[int, int, int]:
-    if choice is None and minimal.of_state[state] == 0:  # nothing is forced
-        return int(minimal.mdp.actions(state)[0]), state, 0
-    try:
-        step = exchange(minimal, state, choice)
-    except CertificateError:  # a broken budget is reported as such, not explained
-        return int(minimal.mdp.actions(state)[0]), state, 0
-    return step.action, step.next_state, step.damage
+    if choice is not None or minimal.of_state[state] > 0:  # else nothing is forced
+        with suppress(CertificateError):  # a broken budget is reported as such, not explained
+            step = exchange(minimal, state, choice)
+            return step.action, step.next_state, step.damage
+    return int(minimal.mdp.actions(state)[0]), state, 0
 
 
 def _policy(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
@@ -149,9 +140,8 @@ def _policy(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
     with np.errstate(invalid="ignore"):
         lower, upper = (bound[np.ix_(solved, states)] for bound in (found.lower, found.upper))
         value = np.where(lower == upper, lower, (lower + upper) / 2)
-        value[(lower < 0) & (upper > 0) & (upper - lower < SAME)] = (
-            0.0  # what is within the bounds, without their noise
-        )
+        # What is within the bounds, without their noise.
+        value[(lower < 0) & (upper > 0) & (upper - lower < SAME)] = 0.0
     return {"play": pack(place), "value": pack(value)}
 
 

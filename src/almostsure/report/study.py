@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,6 +49,7 @@ PATIENCE = 20  # expected lengths after which an episode that surely ends is cut
 LONGEST = 10_000
 NEARLY = 0.999  # of all runs end
 RISK = 0.05
+KINDS: dict[type[Constraint], str] = {AlmostSure: "assured", Expected: "expected", Chance: "chance"}
 SAME = 1e-6  # returns closer than this, relative to the range, are equal for a reader
 
 
@@ -56,7 +57,6 @@ SAME = 1e-6  # returns closer than this, relative to the range, are equal for a 
 class Plan:
     """The best policy under one constraint, or why there is none."""
 
-    kind: str  # "assured", "expected" or "chance"
     constraint: Constraint
     value: float = math.nan
     policy: Policy | None = None
@@ -64,13 +64,18 @@ class Plan:
     evaluation: Evaluation | None = None
     episodes: Episodes | None = None
 
+    @property
+    def kind(self) -> str:
+        """What the page calls a plan under such a constraint."""
+        return KINDS[type(self.constraint)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ladder:
     """The assured answers for the budgets 0 … top in one: what the slider of the report climbs."""
 
     curve: Floats  # [top + 1], NaN where infeasible, infinite where the return has no bound; [1] if nothing is solved
-    solution: Solution | None  # of the largest budget whose return is bounded
+    solution: Solution | None = None  # of the largest budget whose return is bounded
     problem: str = ""
 
     @property
@@ -95,13 +100,13 @@ class Study:
     ladder: Ladder
     plans: tuple[Plan, ...]
     frontier: Frontier | None
-    notes: tuple[str, ...] = field(default=())  # what was left out, and why
+    notes: tuple[str, ...]  # what was left out, and why
 
 
 class Time:
     """The time that each part of a report may take, what was left out for it, and the discount of returns."""
 
-    def __init__(self, limit: float, discount: float = 1.0) -> None:
+    def __init__(self, limit: float, discount: float) -> None:
         self.limit, self.discount = limit, discount
         self.notes: list[str] = []
 
@@ -112,8 +117,8 @@ class Time:
 
 
 def study(
-    mdp: MDP, *, budget: int | None, limit: float | None, risk: float | None, seed: int, discount: float = 1.0,
-    time_limit: float = TIME_LIMIT, tell: Callable[[str], None] = lambda part: None,
+    mdp: MDP, *, budget: int | None, limit: float | None, risk: float | None, seed: int, discount: float,
+    time_limit: float, tell: Callable[[str], None],
 ) -> Study:  # fmt: skip
     """Work out a report's content, and tell what begins; nothing but Ctrl-C and a broken argument stops it."""
     tell("minimal budgets")
@@ -126,12 +131,11 @@ def study(
     if budget is None and least < INFINITE:
         chosen = default_budget(ladder.curve[: max(ladder.solved, least) + 1], least)
     ladder = _shortened(ladder, chosen)
-    assured, expected, chance = _constraints(chosen, limit, risk)
     tell("averages and risks")
     plans = (
-        _assured(mdp, ladder, assured, discount),
-        _programmed(mdp, "expected", expected, time),
-        _programmed(mdp, "chance", chance, time),
+        _assured(mdp, ladder, AlmostSure(chosen), discount),
+        _programmed(mdp, Expected(chosen if limit is None else limit), time),
+        _programmed(mdp, Chance(chosen, RISK if risk is None else risk), time),
     )
     tell("episodes")
     tried = tuple(_tried(mdp, plan, chosen, seed, time) for plan in plans)
@@ -141,14 +145,6 @@ def study(
         seed=seed, discount=discount, ladder=ladder,
         plans=tried, frontier=_frontier(mdp, chosen, ladder.curve.size, time), notes=tuple(dict.fromkeys(time.notes)),
     )  # fmt: skip
-
-
-def _constraints(budget: int, limit: float | None, risk: float | None) -> tuple[AlmostSure, Expected, Chance]:
-    return (
-        AlmostSure(budget),
-        Expected(budget if limit is None else limit),
-        Chance(budget, RISK if risk is None else risk),
-    )
 
 
 def _broken(mdp: MDP, minimal: MinimalBudget) -> str:
@@ -166,7 +162,7 @@ def _ladder(mdp: MDP, minimal: MinimalBudget, budget: int | None, time: Time) ->
     """The assured answers up to the budget asked for, and a little further where that is quick."""
     least = minimal.smallest_budget()
     if least == INFINITE:
-        return Ladder(curve=np.full(1, math.nan), solution=None)
+        return Ladder(curve=np.full(1, math.nan))
     asked = least if budget is None else max(budget, least)
     top = asked + (TEN if budget is None else MARGIN)
     while top > asked + 2 and not time.suffices("solve", mdp.num_states, top + 1, EXTRA):
@@ -177,7 +173,7 @@ def _ladder(mdp: MDP, minimal: MinimalBudget, budget: int | None, time: Time) ->
     size = f"{mdp.num_states:,} states with {asked + 1:,} remaining budgets"
     refused = f"solving {size} would take longer than a report may."
     time.notes.append(f"The best policy: {refused} Use solve_policy.")
-    return Ladder(curve=np.full(1, math.nan), solution=None, problem=f"The policy was left out: {refused}")
+    return Ladder(curve=np.full(1, math.nan), problem=f"The policy was left out: {refused}")
 
 
 def _climb(mdp: MDP, least: int, top: int, discount: float) -> Ladder:
@@ -211,7 +207,7 @@ def _shortened(ladder: Ladder, budget: int) -> Ladder:
     curve = ladder.curve
     rises = np.flatnonzero(~np.isclose(curve[1:], curve[:-1], rtol=SAME, atol=SAME, equal_nan=True)) + 1
     last = int(rises.max()) if rises.size else 0
-    return Ladder(curve=curve[: max(last, budget) + 3], solution=ladder.solution, problem=ladder.problem)
+    return replace(ladder, curve=curve[: max(last, budget) + 3])
 
 
 # ---------------------------------------------------------------------- the three kinds of constraint
@@ -220,16 +216,14 @@ def _shortened(ladder: Ladder, budget: int) -> Ladder:
 def _assured(mdp: MDP, ladder: Ladder, constraint: AlmostSure, discount: float) -> Plan:
     budget = constraint.budget
     if ladder.solution is not None and budget <= ladder.solved and not math.isnan(ladder.curve[budget]):
-        return Plan(
-            kind="assured", constraint=constraint, value=float(ladder.curve[budget]), policy=ladder.solution.policy
-        )
+        return Plan(constraint=constraint, value=float(ladder.curve[budget]), policy=ladder.solution.policy)
     problem = ladder.problem
     if not problem or ladder.solution is not None:
         problem = str(_solved(mdp, constraint, discount)).split("\n", 1)[0]
-    return Plan(kind="assured", constraint=constraint, problem=problem)
+    return Plan(constraint=constraint, problem=problem)
 
 
-def _programmed(mdp: MDP, kind: str, constraint: Expected | Chance, time: Time) -> Plan:
+def _programmed(mdp: MDP, constraint: Expected | Chance, time: Time) -> Plan:
     layers = constraint.budget + 2 if isinstance(constraint, Chance) else 1
     if not time.suffices("programme", mdp.num_states, layers):
         which = "With a risk" if isinstance(constraint, Chance) else "On average"
@@ -237,11 +231,11 @@ def _programmed(mdp: MDP, kind: str, constraint: Expected | Chance, time: Time) 
             f"{which}: a linear programme over {mdp.num_states:,} states would take longer than a report may. "
             "Use solve_policy."
         )
-        return Plan(kind=kind, constraint=constraint, problem="Left out: it would take longer than a report may.")
+        return Plan(constraint=constraint, problem="Left out: it would take longer than a report may.")
     solution = _solved(mdp, constraint, time.discount)
     if not isinstance(solution, Solution):
-        return Plan(kind=kind, constraint=constraint, problem=str(solution).split("\n", 1)[0])
-    return Plan(kind=kind, constraint=constraint, value=solution.value, policy=solution.policy)
+        return Plan(constraint=constraint, problem=str(solution).split("\n", 1)[0])
+    return Plan(constraint=constraint, value=solution.value, policy=solution.policy)
 
 
 def _tried(mdp: MDP, plan: Plan, budget: int, seed: int, time: Time) -> Plan:

@@ -35,8 +35,7 @@ def variables_view(study: Study) -> dict[str, Any] | None:
     mdp = study.mdp
     if mdp.num_states > MOST_STATES:
         return None
-    columns = {name: column for name, column in _columns(mdp).items() if len(set(column)) > 1}
-    coded = {name: _coded(column) for name, column in columns.items()}
+    coded = {name: _coded(column) for name, column in _varying(mdp).items()}
     axes = _axes({name: len(values) for name, (values, _) in coded.items()})
     if axes is None:
         return None
@@ -54,11 +53,16 @@ def variables_view(study: Study) -> dict[str, Any] | None:
 
 def values_alone(mdp: MDP) -> dict[str, Any]:
     """For a graph whose names are too long to stand below circles: the values of each state, and of which variables."""
-    columns = {name: column for name, column in _columns(mdp).items() if len(set(column)) > 1}
+    columns = _varying(mdp)
     if not columns or max(len(mdp.state_name(state)) for state in range(mdp.num_states)) <= LONGEST_LABEL:
         return {"short": None}
     rows = [None if None in row else ", ".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
     return {"short": rows, "variables": list(columns)}
+
+
+def _varying(mdp: MDP) -> dict[str, list[Any]]:
+    """The variables that do not have the same value in all states."""
+    return {name: column for name, column in _columns(mdp).items() if len(set(column)) > 1}
 
 
 def _columns(mdp: MDP) -> dict[str, list[Any]]:
