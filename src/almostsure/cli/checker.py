@@ -75,22 +75,22 @@ Claims = tuple[dict[str, Any], Callable[[], None]]  # what a file claims, and ho
 
 
 def _budget(path: str, mdp: Any, kind: str) -> Claims:
-    """For ever: the minimal budgets and their ranks."""
-    from almostsure.budget.certificate import check_minimal_budget
-    from almostsure.budget.minimal import read_minimal
+    """For ever: the minimal budgets and their ranks; for some steps: the budgets for every number of steps left."""
+    from almostsure.budget.certificate import INFINITE, check_minimal_budget
 
-    minimal = read_minimal(path, mdp, kind=kind)
-    return {"cap": minimal.cap, **_at_start(minimal)}, lambda: check_minimal_budget(mdp, minimal)
+    minimal: Any
+    if kind.startswith("horizon"):
+        from almostsure.budget.horizon import read_within
 
+        minimal = read_within(path, mdp, kind=kind)
+        steps = {"horizon": minimal.horizon}
+    else:
+        from almostsure.budget.minimal import read_minimal
 
-def _horizon(path: str, mdp: Any, kind: str) -> Claims:
-    """For some steps: the budgets for every number of steps left."""
-    from almostsure.budget.certificate import check_minimal_budget
-    from almostsure.budget.horizon import read_within
-
-    minimal = read_within(path, mdp, kind=kind)
-    claims = {"cap": minimal.cap, "horizon": minimal.horizon, **_at_start(minimal)}
-    return claims, lambda: check_minimal_budget(mdp, minimal)
+        minimal, steps = read_minimal(path, mdp, kind=kind), {}
+    least = minimal.smallest_budget()
+    start = {"minimal_budget": "inf" if least == INFINITE else least, "upper_bound": minimal.less_may_do}
+    return {"cap": minimal.cap, **steps, **start}, lambda: check_minimal_budget(mdp, minimal)
 
 
 def _risk(path: str, mdp: Any, kind: str) -> Claims:
@@ -102,18 +102,11 @@ def _risk(path: str, mdp: Any, kind: str) -> Claims:
     return claims, lambda: check_risks(mdp, promise)
 
 
-def _at_start(minimal: Any) -> dict[str, Any]:
-    from almostsure.budget.certificate import INFINITE
-
-    least = minimal.smallest_budget()
-    return {"minimal_budget": "inf" if least == INFINITE else least, "upper_bound": minimal.less_may_do}
-
-
 CHECKS: dict[str, Callable[[str, Any, str], Claims]] = {
     "budget": _budget,
     "shield": _budget,
-    "horizon budget": _horizon,
-    "horizon shield": _horizon,
+    "horizon budget": _budget,
+    "horizon shield": _budget,
     "risk shield": _risk,
 }
 
