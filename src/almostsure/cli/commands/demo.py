@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, likely_route, route_look
@@ -15,22 +14,14 @@ from almostsure.model.build.examples import example
 from almostsure.model.mdp import MDP
 from almostsure.wording import number, percent
 
+if TYPE_CHECKING:
+    from almostsure.plan.solution import Solution
+
 MODEL = "hazard-map"
 REPORT = Path("almostsure-report.html")
 BUDGET = 3
+NEXT = "almostsure budget quicksand"
 NO_LIMIT = 1000.0  # more damage on average than any policy of the demo takes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """One kind of constraint, solved and evaluated."""
-
-    title: str
-    route: list[tuple[int, int, int]]  # the likeliest
-    value: float
-    mean_damage: float
-    worst_damage: float
-    overspends: float
 
 
 def demo(
@@ -43,23 +34,19 @@ def demo(
     mdp = example(MODEL)
     if not json:
         _introduce()
-    promises = _promises(mdp)
+    policies = _policies(mdp)
+    promises = [_promise(title, solution) for title, solution in policies.items()]
     if json:
         written = _report(mdp, output)
-        rows = [
-            {"promise": one.title, "return": one.value, "mean_damage": one.mean_damage,
-             "worst_damage": one.worst_damage, "overspends": one.overspends}
-            for one in promises
-        ]  # fmt: skip
-        then = "almostsure budget quicksand"
-        emit("demo", described(MODEL, mdp), budget=BUDGET, promises=rows, output=str(written), next=then)
+        emit("demo", described(MODEL, mdp), budget=BUDGET, promises=promises, output=str(written), next=NEXT)
         return
-    draw_maps(mdp, [(one.title, route_look(one.route)) for one in promises])
+    routes = {title: likely_route(one.policy, one.policy.budget) for title, one in policies.items()}
+    draw_maps(mdp, [(title, route_look(route)) for title, route in routes.items()])
     _compare(promises)
     with console(stderr=True).status("writing the report …"):
         written = _report(mdp, output)
     say(f"\nThe report, to look at and play with: {written}")
-    next_step("almostsure budget quicksand", note="what every cell of another map needs, and its proof")
+    next_step(NEXT, note="what every cell of another map needs, and its proof")
 
 
 def _introduce() -> None:
@@ -73,43 +60,42 @@ def _introduce() -> None:
     console().file.flush()  # before the work begins
 
 
-def _promises(mdp: MDP) -> list[Promise]:
+def _policies(mdp: MDP) -> dict[str, Solution]:
     from almostsure.plan.constraints import AlmostSure, Expected
     from almostsure.plan.solve import solve_policy
+
+    return {
+        "no constraint": solve_policy(mdp, Expected(NO_LIMIT)),
+        f"{BUDGET} on average": solve_policy(mdp, Expected(BUDGET)),
+        f"never more than {BUDGET}": solve_policy(mdp, AlmostSure(BUDGET)),
+    }
+
+
+def _promise(title: str, solution: Solution) -> dict[str, Any]:
     from almostsure.policy.evaluation.worst import worst_damage
 
-    found = []
-    for title, constraint in (
-        ("no constraint", Expected(NO_LIMIT)),
-        (f"{BUDGET} on average", Expected(BUDGET)),
-        (f"never more than {BUDGET}", AlmostSure(BUDGET)),
-    ):
-        solution = solve_policy(mdp, constraint)
-        result = solution.evaluate()
-        found.append(
-            Promise(
-                title=title,
-                route=likely_route(solution.policy, solution.policy.budget),
-                value=solution.value,
-                mean_damage=result.expected_damage,
-                worst_damage=worst_damage(mdp, solution.policy),
-                overspends=result.exceeds(BUDGET),
-            )
-        )
-    return found
+    result = solution.evaluate()
+    return {
+        "promise": title,
+        "return": solution.value,
+        "mean_damage": result.expected_damage,
+        "worst_damage": worst_damage(solution.mdp, solution.policy),
+        "overspends": result.exceeds(BUDGET),
+    }
 
 
-def _compare(promises: list[Promise]) -> None:
+def _compare(promises: list[dict[str, Any]]) -> None:
     head = ("promise", "return", "mean damage", "worst damage", f"P(damage > {BUDGET})")
     rows = [
-        (one.title, f"{one.value:.2f}", f"{one.mean_damage:.2f}", number(one.worst_damage), percent(one.overspends))
-        for one in promises
+        (title, f"{value:.2f}", f"{mean:.2f}", number(worst), percent(overspends))
+        for title, value, mean, worst, overspends in map(dict.values, promises)
     ]
     table(head, rows, right=(1, 2, 3, 4))
-    average, sure = promises[1], promises[2]
+    _, average, sure = promises
     say(
-        f"\nThe promise on average exceeds {BUDGET} in {percent(average.overspends)} of all episodes. Never exceeding "
-        f"it costs {average.value - sure.value:.2f} of return, and that it is never exceeded is proved, not estimated."
+        f"\nThe promise on average exceeds {BUDGET} in {percent(average['overspends'])} of all episodes. Never "
+        f"exceeding it costs {average['return'] - sure['return']:.2f} of return, and that it is never exceeded is "
+        "proved, not estimated."
     )
 
 
