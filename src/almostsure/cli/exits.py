@@ -68,18 +68,12 @@ BUDGETS = ("--budget", "-b", "--total", "-t", "--delta", "--cost-limit")
 ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 
-class Rejected(Exception):
-    """A negative answer that has been printed already: only the exit code is left to give."""
-
-
 def run_to_exit(body: Callable[[], Any], arguments: list[str]) -> int:
     """Run a command line, and turn whatever happens into an exit code."""
     failure = _Failure(arguments)
     try:
         result = body()
         sys.stdout.flush()
-    except Rejected:
-        return NEGATIVE
     except ClickException as error:
         return failure.of_usage(error)
     except (KeyboardInterrupt, typer.Abort) as error:

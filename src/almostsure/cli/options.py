@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from fractions import Fraction
+from glob import escape, glob
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,19 +43,14 @@ def complete_learner(incomplete: str) -> Iterator[str]:
 
 
 def complete_file(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
-    """Folders, and files with one of the endings."""
-    folder, _, beginning = incomplete.rpartition("/")
-    try:
-        entries = sorted(os.scandir(folder or ("/" if "/" in incomplete else ".")), key=lambda entry: entry.name)
-    except OSError:
-        return
-    prefix = incomplete[: len(incomplete) - len(beginning)]
-    for entry in entries:
-        if entry.name.startswith(beginning) and not (entry.name.startswith(".") and not beginning):
-            if entry.is_dir():
-                yield f"{prefix}{entry.name}/"
-            elif entry.name.lower().endswith(endings):
-                yield f"{prefix}{entry.name}"
+    """Folders, and files with one of the endings; hidden ones only if they are asked for."""
+    folder, slash, beginning = incomplete.rpartition("/")
+    for name in sorted(glob(f"{escape(beginning)}*", root_dir=f"{folder}{slash}" or None)):
+        path = f"{folder}{slash}{name}"
+        if os.path.isdir(path):
+            yield f"{path}/"
+        elif name.lower().endswith(endings):
+            yield path
 
 
 # ---------------------------------------------------------------------- types of options
@@ -62,10 +58,6 @@ def complete_file(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
 
 def _named_model(help: str) -> Any:
     return typer.Argument(metavar="MODEL", help=help, autocompletion=complete_model, show_default=False)
-
-
-def _model_option(*names: str, metavar: str, help: str) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel="The model")
 
 
 def named_budget(help: str) -> Any:
@@ -99,35 +91,6 @@ ModelName = Annotated[
     ),
 ]
 AnyModelName = Annotated[str | None, _named_model("An example's name, a file, or gym: and an environment's id.")]
-Damage = Annotated[
-    str | None,
-    _model_option(
-        metavar="NAME|RULE",
-        help="What hurts: a label, condition ('x=3 & y>0'), reward structure or action of a file, 'enters:LABEL' for "
-        "arriving there only; for gym:… a rule such as 'reward<=-10', or 'cost' for what info['cost'] says when an "
-        "environment without chance is played.",
-    ),
-]
-Reward = Annotated[str | None, _model_option(metavar="NAME", help="The file's reward structure to maximise.")]
-Cost = Annotated[str | None, _model_option(metavar="NAME", help="The file's reward structure to minimise, or steps.")]
-Goal = Annotated[
-    str | None,
-    _model_option(metavar="NAME|RULE", help="Where a run ends: a label, or a condition ('x=3'), of a file."),
-]
-Scale = Annotated[
-    str | None,
-    _model_option(
-        metavar="UNIT",
-        help="The unit of a file's damage, where it is fractional or above 255: d counts as ⌈d / UNIT⌉.",
-    ),
-]
-Constants = Annotated[
-    str | None,
-    _model_option(
-        metavar="N=3,p=0.5",
-        help="Constants of a file, parameters of an example or a map (slip=0.1), options of an environment.",
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", rich_help_panel="Output")]
 Budget = Annotated[
     int | None,
@@ -145,16 +108,6 @@ Risk = Annotated[
 ]
 Horizon = Annotated[
     int | None, typer.Option(metavar="T", help="Count only so many steps, for the damage and for the return.")
-]
-Monitors = Annotated[
-    list[str] | None,
-    _model_option(
-        "--monitor",
-        metavar="NAME=…",
-        help="What states remember of a run; may be repeated. steps=T; second=LABEL:BUDGET, where entering the label "
-        "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL is a tank that is filled there; "
-        "automaton=FILE.json.",
-    ),
 ]
 Cap = Annotated[int | None, typer.Option(metavar="Δ", help="Stop at this budget; whatever needs more reads ∞.")]
 Discount = Annotated[float, typer.Option(metavar="G", help="Discount factor of the return, in (0, 1].")]

@@ -1,4 +1,4 @@
-"""One run of a command: which model it is about, and how a state, an action and a constraint are named."""
+"""One run of a command: which model it is about, and how a state, an action and a budget are named."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from importlib import import_module
 from inspect import Parameter, Signature, signature
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli.monitors import with_monitors
-from almostsure.cli.options import Constants, Cost, Damage, Goal, Json, Monitors, Reward, Scale, complete_file
+from almostsure.cli.options import Json, complete_file
 from almostsure.cli.output import described, emit
 from almostsure.errors import AlmostSureError, ArgumentError, FileError, Infeasible, ModelError, UnknownName, nearest
 from almostsure.files import MODELS, STORM
@@ -31,14 +31,16 @@ from almostsure.model.mdp import MDP
 from almostsure.model.source import as_model, model_of_environment, read_constants
 from almostsure.wording import counted
 
-if TYPE_CHECKING:
-    from almostsure.plan.constraints import Constraint
-
 OWN = "gym:almostsure/"  # environments of this package, which know their models
 MOST_OFFERED = 200  # completions of a state's name
 NOBODY = "almostsure_has_no_such_name"  # in place of a damage, to be told which names there are
 LONGEST_NUMBER = 18  # digits; no model has more states
 COMMENT = re.compile(r"//.*")  # in a PRISM program
+
+
+def _of_model(metavar: str, help: str, *names: str) -> Any:
+    """An option about the model."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel="The model")
 
 
 @dataclass
@@ -47,13 +49,41 @@ class Task:
 
     command: str
     name: str = ""
-    damage: Damage = None
-    reward: Reward = None
-    cost: Cost = None
-    goal: Goal = None
-    scale: Scale = None
-    constants: Constants = None
-    monitors: Monitors = None
+    damage: Annotated[
+        str | None,
+        _of_model(
+            "NAME|RULE",
+            "What hurts: a label, condition ('x=3 & y>0'), reward structure or action of a file, 'enters:LABEL' for "
+            "arriving there only; for gym:… a rule such as 'reward<=-10', or 'cost' for what info['cost'] says when an "
+            "environment without chance is played.",
+        ),
+    ] = None
+    reward: Annotated[str | None, _of_model("NAME", "The file's reward structure to maximise.")] = None
+    cost: Annotated[str | None, _of_model("NAME", "The file's reward structure to minimise, or steps.")] = None
+    goal: Annotated[
+        str | None, _of_model("NAME|RULE", "Where a run ends: a label, or a condition ('x=3'), of a file.")
+    ] = None
+    scale: Annotated[
+        str | None,
+        _of_model("UNIT", "The unit of a file's damage, where it is fractional or above 255: d counts as ⌈d / UNIT⌉."),
+    ] = None
+    constants: Annotated[
+        str | None,
+        _of_model(
+            "N=3,p=0.5",
+            "Constants of a file, parameters of an example or a map (slip=0.1), options of an environment.",
+        ),
+    ] = None
+    monitors: Annotated[
+        list[str] | None,
+        _of_model(
+            "NAME=…",
+            "What states remember of a run; may be repeated. steps=T; second=LABEL:BUDGET, where entering the label "
+            "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL is a tank that is filled there; "
+            "automaton=FILE.json.",
+            "--monitor",
+        ),
+    ] = None
     json: Json = False
 
     @cached_property
@@ -225,46 +255,34 @@ def _name_or_number(text: str, names: Sequence[str] | None) -> int | str:
 
 def complete_state(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     """The states of the model named before that begin like this."""
-    mdp = _model_before(ctx)
-    if mdp is not None and mdp.state_names is not None:
-        names = (name for name in mdp.state_names if name.startswith(incomplete))
-        yield from islice(names, MOST_OFFERED)
+    return islice(_names_before(ctx, "state_names", incomplete), MOST_OFFERED)
 
 
 def complete_action(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     """The actions of the model named before that begin like this."""
-    mdp = _model_before(ctx)
-    if mdp is not None and mdp.action_names is not None:
-        yield from (name for name in mdp.action_names if name.startswith(incomplete))
+    return _names_before(ctx, "action_names", incomplete)
 
 
-def _model_before(ctx: typer.Context) -> MDP | None:
-    """The model on the command line so far, if it can be read; completion never fails."""
+def _names_before(ctx: typer.Context, kind: str, incomplete: str) -> Iterator[str]:
+    """Names of the model on the command line so far, if it can be read; completion never fails."""
     task = Task("", str(ctx.params.get("model", "")))
     for name in task.options:
         setattr(task, name, ctx.params.get(name))
     try:
-        return task.mdp
+        names = getattr(task.mdp, kind) or ()
     except Exception:
-        return None
+        return
+    yield from (name for name in names if name.startswith(incomplete))
 
 
-# ---------------------------------------------------------------------- the constraint
+# ---------------------------------------------------------------------- budgets
 
 
-def constraint_of(budget: int | None, limit: float | None, risk: float | None) -> Constraint | None:
-    """The constraint that the options name; None if they name none."""
-    from almostsure.plan.constraints import AlmostSure, Chance, Expected
-
-    if limit is not None:
-        if budget is not None or risk is not None:
-            raise ArgumentError("--limit is a constraint of its own; leave out --budget and --risk.")
-        return Expected(limit)
-    if risk is not None:
-        if budget is None:
-            raise ArgumentError("--risk is the probability of more than --budget; give both.")
-        return Chance(budget, risk)
-    return None if budget is None else AlmostSure(budget)
+def with_risk(budget: int | None, risk: float) -> tuple[int, float]:
+    """Both, as --risk needs a --budget."""
+    if budget is None:
+        raise ArgumentError("--risk is the probability of more than --budget; give both.")
+    return budget, risk
 
 
 def budget_of(task: Task, budget: int | None, *, discount: float = 1.0) -> int:

@@ -9,7 +9,7 @@ import typer
 
 from almostsure.budget.certificate import show
 from almostsure.cli import options as opt
-from almostsure.cli.exits import Rejected
+from almostsure.cli.exits import NEGATIVE
 from almostsure.cli.options import check_output
 from almostsure.cli.output import bar, emit, facts, heading, need, next_step, say, table
 from almostsure.files import TENSORS
@@ -63,7 +63,7 @@ def abstract(
     if need(found.smallest_budget()) == "inf":
         if not json:
             say(f"\n{found.explain()}")
-        raise Rejected
+        raise typer.Exit(NEGATIVE)
 
 
 def _finite(found: UpperBudget) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,13 +12,16 @@ from almostsure.budget.explain import Explanation
 from almostsure.budget.minimal import INFINITE, MinimalBudget, Needs
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
-from almostsure.cli.exits import Rejected
+from almostsure.cli.exits import NEGATIVE
 from almostsure.cli.maps import budgets_look, draw_maps
 from almostsure.cli.options import check_output, word
 from almostsure.cli.output import MOST, bar, budget_column, clean, facts, heading, need, next_step, say, table
 from almostsure.cli.task import Task, about_model, action_of, complete_action, complete_state, state_of
 from almostsure.files import TENSORS
 from almostsure.wording import counted, percent
+
+if TYPE_CHECKING:
+    from almostsure.budget.horizon import HorizonBudget
 
 LEVELS = 20  # rows of a table of budgets
 STEPS = 24  # rows of an explanation
@@ -34,50 +37,21 @@ def budget(
 ) -> None:
     """Find the minimal budget of every state, exact and certified."""
     check_output(output, *TENSORS)
-    if horizon is not None:
-        _within(task, horizon, cap, output)
-        return
-    found = minimal_budget(task.mdp, cap=cap, check="always")
-    if output is not None:
-        found.save(output)
-    if task.json:
-        levels = [{"minimal_budget": need(value), "states": count} for value, count in found.histogram().items()]
-        task.emit(
-            minimal_budget=need(found.smallest_budget()),
-            upper_bound=found.less_may_do,
-            cap=found.cap,
-            histogram=levels,
-            of_state=[need(value) for value in found.of_state.tolist()] if task.mdp.num_states <= MOST else None,
-            certificate="verified",
-            engine=found.engine,
-            output=output,
-        )
+    found: MinimalBudget | HorizonBudget
+    if horizon is None:
+        found = minimal_budget(task.mdp, cap=cap, check="always")
     else:
-        _show_budget(task, found, output)
-    if found.smallest_budget() == INFINITE:
-        raise Rejected
-
-
-def _within(task: Task, horizon: int, cap: int | None, output: Path | None) -> None:
-    """The budgets for a number of steps."""
-    found = minimal_budget(task.mdp, horizon=horizon, cap=cap)
+        found = minimal_budget(task.mdp, cap=cap, horizon=horizon)
     if output is not None:
         found.save(output)
     least = found.smallest_budget()
     if task.json:
-        steps = {"horizon": horizon, "settled": found.settled}
-        task.emit(minimal_budget=need(least), upper_bound=found.less_may_do, cap=cap, **steps, output=output)
+        start = {"minimal_budget": need(least), "upper_bound": found.less_may_do, "cap": found.cap}
+        task.emit(**start, **_budget_results(found), output=output)
     else:
-        heading(task.title)
-        shown = _needs_at_start(found, f" for {counted(horizon, 'step')}")
-        facts([("the start", shown), task.basis, ("saved", output)])
-        for state in task.mdp.initial_states[:1].tolist():
-            for line in found.explain(int(state)).splitlines()[: STEPS + 1]:
-                say(clean(line))
-        check = f"almostsure check {task.arguments} {word(output)}" if output is not None else ""
-        next_step(check or task.onward(f"almostsure solve {task.arguments}", f" --horizon {horizon}"))
+        _show_budget(task, found, output)
     if least == INFINITE:
-        raise Rejected
+        raise typer.Exit(NEGATIVE)
 
 
 @about_model(opt.ModelName)
@@ -107,11 +81,36 @@ def explain(
 # ---------------------------------------------------------------------- budget
 
 
-def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> None:
+def _budget_results(found: MinimalBudget | HorizonBudget) -> dict[str, Any]:
+    if not isinstance(found, MinimalBudget):
+        return {"horizon": found.horizon, "settled": found.settled}
+    return {
+        "histogram": [{"minimal_budget": need(value), "states": count} for value, count in found.histogram().items()],
+        "of_state": [need(value) for value in found.of_state.tolist()] if found.mdp.num_states <= MOST else None,
+        "certificate": "verified",
+        "engine": found.engine,
+    }
+
+
+def _show_budget(task: Task, found: MinimalBudget | HorizonBudget, output: Path | None) -> None:
     heading(task.title)
+    ways = _show_ever(task, found, output) if isinstance(found, MinimalBudget) else _show_within(task, found, output)
+    next_step(*([f"almostsure check {task.arguments} {word(output)}"] if output is not None else ways))
+
+
+def _show_within(task: Task, found: HorizonBudget, output: Path | None) -> list[str]:
+    """The budgets for a number of steps; what to do next."""
+    shown = _needs_at_start(found, f" for {counted(found.horizon, 'step')}")
+    facts([("the start", shown), task.basis, ("saved", output)])
+    for line in found.explain(int(task.mdp.initial_states[0])).splitlines()[: STEPS + 1]:
+        say(clean(line))
+    return [task.onward(f"almostsure solve {task.arguments}", f" --horizon {found.horizon}")]
+
+
+def _show_ever(task: Task, minimal: MinimalBudget, output: Path | None) -> list[str]:
+    """The budgets for ever; what to do next."""
     words = "The budget that each cell needs:"
     draw_maps(task.mdp, [("", budgets_look(minimal.of_state))], introduction=words, labelled=True)
-    least = minimal.smallest_budget()
     facts(
         [
             ("the start", _needs_at_start(minimal)),
@@ -122,12 +121,10 @@ def _show_budget(task: Task, minimal: MinimalBudget, output: Path | None) -> Non
     )
     heading("States that are safe with a budget of Δ")
     _show_growth(minimal)
-    if output is not None:
-        next_step(f"almostsure check {task.arguments} {word(output)}")
-    elif least == INFINITE:
-        next_step(f"almostsure explain {task.arguments}")
-    else:
-        next_step(f"almostsure explain {task.arguments}", task.onward(f"almostsure suggest {task.arguments}"))
+    explain = f"almostsure explain {task.arguments}"
+    if minimal.smallest_budget() == INFINITE:
+        return [explain]
+    return [explain, task.onward(f"almostsure suggest {task.arguments}")]
 
 
 def _needs_at_start(minimal: Needs, steps: str = "") -> str:

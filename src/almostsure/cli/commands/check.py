@@ -17,10 +17,10 @@ import almostsure.errors as known_errors
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import checker
 from almostsure.cli import options as opt
-from almostsure.cli.exits import Rejected
+from almostsure.cli.exits import NEGATIVE
 from almostsure.cli.options import check_output, complete_result, word
 from almostsure.cli.output import emit, facts, heading, next_step, say
-from almostsure.cli.task import Task, about_model, exporting
+from almostsure.cli.task import Task, about_model, exporting, with_risk
 from almostsure.errors import AlmostSureError, ArgumentError, NotEnoughMemory
 from almostsure.files import UMB
 from almostsure.wording import counted
@@ -58,7 +58,7 @@ def check(
     else:
         _show_verdict(task, result, answer)
     if answer["verdict"] != "verified":
-        raise Rejected
+        raise typer.Exit(NEGATIVE)
 
 
 @about_model(opt.ModelName)
@@ -120,9 +120,7 @@ def _shield(task: Task, budget: int | None, risk: float | None, horizon: int | N
     from almostsure.shield import HorizonShield, Shield
 
     if risk is not None:
-        if budget is None:
-            raise ArgumentError("--risk is the probability of more than --budget; give both.")
-        return RiskShield(task.mdp, budget, risk, horizon=horizon), ()
+        return RiskShield(task.mdp, *with_risk(budget, risk), horizon=horizon), ()
     if horizon is not None:
         return HorizonShield(minimal_budget(task.mdp, horizon=horizon, cap=budget)), ()
     return Shield(minimal_budget(task.mdp)), (budget,)

@@ -12,7 +12,7 @@ from almostsure.budget.certificate import show
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
-from almostsure.cli.exits import Rejected
+from almostsure.cli.exits import NEGATIVE
 from almostsure.cli.options import check_output, save_picture, word
 from almostsure.cli.output import described, emit, facts, heading, need, next_step, say, table
 from almostsure.cli.task import Task, about_model, budget_of
@@ -73,7 +73,7 @@ def learn(
     else:
         _show_learned(task, learned, exact, files)
     if learned.minimal.smallest_budget() == INFINITE:
-        raise Rejected
+        raise typer.Exit(NEGATIVE)
 
 
 @about_model(opt.ModelName)

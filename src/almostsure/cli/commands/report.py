@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from almostsure.cli import options as opt
-from almostsure.cli.exits import Rejected
+from almostsure.cli.exits import NEGATIVE
 from almostsure.cli.options import check_output
 from almostsure.cli.output import clean, described, emit, heading, next_step, say, table
 from almostsure.cli.task import Task, about_model
@@ -81,7 +81,7 @@ def paper(
     else:
         _show_paper(result, task)
     if not result.passed:
-        raise Rejected
+        raise typer.Exit(NEGATIVE)
 
 
 def _command_line() -> str:

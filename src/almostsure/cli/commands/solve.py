@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +15,7 @@ from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, likely_route, route_look
 from almostsure.cli.options import check_output, discount_option, word
 from almostsure.cli.output import bar, budget_column, clean, facts, heading, next_step, say, table
-from almostsure.cli.task import Task, about_model, budget_of, constraint_of
+from almostsure.cli.task import Task, about_model, budget_of, with_risk
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.files import TENSORS
 from almostsure.model.mdp import MDP, Floats
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 CURVE = 16  # rows of a table of returns
 SPREAD = 20  # rows of a distribution
+KINDS: dict[type[Constraint], str] = {AlmostSure: "almost sure", Expected: "expected", Chance: "chance"}
+NUMBERS = ("budget", "limit", "risk")  # of constraints
 PAIRS = 500_000  # of state and remaining budget, up to which policies are evaluated exactly
 
 
@@ -45,19 +49,16 @@ def solve(
     output: Annotated[Path | None, opt.named_output("Save the policy (.safetensors).")] = None,
 ) -> None:
     """Find the best return under a constraint on damage, with proved bounds and the policy that attains it."""
-    from almostsure.policy import worst_damage
-
     check_output(output, *TENSORS)
-    asked = _constraint(task, budget, limit, risk, horizon=horizon, discount=discount)
+    asked = _constraint(task, budget, limit, risk, horizon, discount)
     solution = _best(task, asked, discount=discount, tolerance=tolerance, horizon=horizon)
     if output is not None:
         solution.policy.save(output)
-    result, worst = _evaluated(task.mdp, solution.policy, discount), worst_damage(task.mdp, solution.policy)
+    results = _solution_results(task, solution)
     if task.json:
-        arrives = None if result is None else _arrives(task, solution.policy)
-        task.emit(**_solution_results(solution, result, worst), reaches_goal=arrives, output=output)
+        task.emit(**results, output=output)
     else:
-        _show_solution(task, solution, result, worst, output)
+        _show_solution(task, solution, results, output)
 
 
 @about_model(opt.ModelName)
@@ -89,30 +90,30 @@ def simulate(
     if policy is not None:
         played, asked = Policy.load(policy, mdp), ""
     else:
-        constraint = _constraint(task, budget, limit, risk, horizon=horizon, discount=discount)
+        constraint = _constraint(task, budget, limit, risk, horizon, discount)
         played = _best(task, constraint, horizon=horizon, discount=discount).policy
         asked = _as_options(constraint)
     done = play(mdp, played, episodes, budget=budget, seed=seed, max_steps=max_steps, discount=discount)
+    results = _episode_results(done, discount, show)
     if task.json:
-        task.emit(**_episode_results(done, discount), trajectory=None if show is None else _told(done, show))
+        task.emit(**results)
     else:
-        _show_episodes(task, done, show, asked, discount)
+        _show_episodes(task, done, results, show, asked)
 
 
 def _constraint(
-    task: Task,
-    budget: int | None,
-    limit: float | None,
-    risk: float | None,
-    *,
-    horizon: int | None = None,
-    discount: float = 1.0,
+    task: Task, budget: int | None, limit: float | None, risk: float | None, horizon: int | None, discount: float
 ) -> Constraint:
     """What was asked for, or else the budget that every command takes; for a number of steps, the least."""
-    asked = constraint_of(budget, limit, risk)
-    if asked is None and horizon is not None:
-        return AlmostSure(minimal_budget(task.mdp, horizon=horizon).smallest_budget())
-    return AlmostSure(budget_of(task, None, discount=discount)) if asked is None else asked
+    if limit is not None:
+        if budget is not None or risk is not None:
+            raise ArgumentError("--limit is a constraint of its own; leave out --budget and --risk.")
+        return Expected(limit)
+    if risk is not None:
+        return Chance(*with_risk(budget, risk))
+    if budget is None and horizon is not None:
+        budget = minimal_budget(task.mdp, horizon=horizon).smallest_budget()
+    return AlmostSure(budget_of(task, budget, discount=discount))
 
 
 def _best(task: Task, constraint: Constraint, **options: Any) -> Solution:
@@ -128,20 +129,10 @@ def _best(task: Task, constraint: Constraint, **options: Any) -> Solution:
         raise
 
 
-def _described(constraint: Constraint) -> dict[str, Any]:
-    kind = {"AlmostSure": "almost sure", "Expected": "expected", "Chance": "chance"}[type(constraint).__name__]
-    return {
-        "kind": kind,
-        "budget": getattr(constraint, "budget", None),
-        "limit": getattr(constraint, "limit", None),
-        "risk": getattr(constraint, "risk", None),
-    }
-
-
 # ---------------------------------------------------------------------- solve
 
 
-def _evaluated(mdp: MDP, policy: Policy, discount: float = 1.0, budget: int | None = None) -> Evaluation | None:
+def _evaluated(mdp: MDP, policy: Policy, discount: float, budget: int | None = None) -> Evaluation | None:
     """What the policy achieves exactly; None where that would take too long."""
     from almostsure.policy import evaluate
 
@@ -162,23 +153,28 @@ def _arrives(task: Task, policy: Policy) -> float | None:
     return begins + evaluate(arrival, same).expected_return
 
 
-def _solution_results(solution: Solution, result: Evaluation | None, worst: float) -> dict[str, Any]:
+def _solution_results(task: Task, solution: Solution) -> dict[str, Any]:
+    from almostsure.policy import worst_damage
+
+    constraint, policy = solution.constraint, solution.policy
+    result = _evaluated(task.mdp, policy, solution.discount)
     return {
-        "constraint": _described(solution.constraint),
-        "horizon": solution.policy.horizon,
+        "constraint": {"kind": KINDS[type(constraint)], **dict.fromkeys(NUMBERS), **asdict(constraint)},
+        "horizon": policy.horizon,
         "discount": solution.discount,
         "value": solution.value,
         "lower": solution.lower,
         "upper": solution.upper,
         "proved": solution.proved,
-        "curve": solution.curve if isinstance(solution.constraint, AlmostSure) else None,
+        "curve": solution.curve if isinstance(constraint, AlmostSure) else None,
         "expected_damage": None if result is None else result.expected_damage,
-        "worst_damage": worst,
-        "overspends": _overspends(solution.constraint, result),
+        "worst_damage": worst_damage(task.mdp, policy),
+        "overspends": _overspends(constraint, result),
         "expected_length": None if result is None else result.expected_length,
         "ends": None if result is None else result.ends,
         "damage_distribution": None if result is None else result.damage_distribution,
-        "randomised": not solution.policy.is_deterministic,
+        "randomised": not policy.is_deterministic,
+        "reaches_goal": None if result is None else _arrives(task, policy),
     }
 
 
@@ -188,28 +184,27 @@ def _overspends(constraint: Constraint, result: Evaluation | None) -> float | No
     return result.overspends if isinstance(constraint, AlmostSure | Chance) else None
 
 
-def _show_solution(
-    task: Task, solution: Solution, result: Evaluation | None, worst: float, output: Path | None
-) -> None:
-    constraint = solution.constraint
-    budget = getattr(constraint, "budget", None)
+def _show_solution(task: Task, solution: Solution, results: dict[str, Any], output: Path | None) -> None:
+    mdp, policy, constraint = task.mdp, solution.policy, solution.constraint
+    budget = results["constraint"]["budget"]
     heading(f"{task.name}: {solution.promise}")
-    mdp, policy = task.mdp, solution.policy
     route = likely_route(policy, budget)
     if not draw_maps(mdp, [("the likeliest route; × where it hurts", route_look(route))]):
         _show_route(mdp, route)
-    overspends = _overspends(constraint, result)
-    arrives = None if result is None else _arrives(task, policy)
+
+    def known(result: str, shown: Callable[[float], str]) -> str | None:
+        return None if results[result] is None else shown(results[result])
+
     facts(
         [
             ("best return", _best_return(solution)),
-            ("mean damage", result and number(result.expected_damage)),
+            ("mean damage", known("expected_damage", number)),
             ("discounted", _discounted(solution)),
-            ("worst damage", number(worst)),
-            (f"P(damage > {budget})", None if overspends is None else percent(overspends)),
-            ("mean length", result and f"{number(result.expected_length)} steps"),
-            ("ends", result and percent(result.ends)),
-            ("reaches the goal", None if arrives is None else percent(arrives)),
+            ("worst damage", number(results["worst_damage"])),
+            (f"P(damage > {budget})", known("overspends", percent)),
+            ("mean length", known("expected_length", lambda steps: f"{number(steps)} steps")),
+            ("ends", known("ends", percent)),
+            ("reaches the goal", known("reaches_goal", percent)),
             ("policy", _kind(policy)),
             task.basis,
             ("saved", output),
@@ -217,7 +212,7 @@ def _show_solution(
     )
     if isinstance(constraint, AlmostSure) and np.isfinite(solution.curve).any():
         heading("The best return for each budget Δ")
-        _show_curve(task.mdp, solution.curve)
+        _show_curve(mdp, solution.curve)
     if isinstance(constraint, AlmostSure) and solution.value == float("-inf"):
         next_step(f"almostsure solve {task.arguments} --budget {constraint.budget + 1}")
         return
@@ -261,10 +256,7 @@ def _best_return(solution: Solution) -> str:
 
 
 def _as_options(constraint: Constraint) -> str:
-    given = {
-        option: value for option, value in _described(constraint).items() if option != "kind" and value is not None
-    }
-    return " ".join(f"--{option} {value:g}" for option, value in given.items())
+    return " ".join(f"--{option} {value:g}" for option, value in asdict(constraint).items())
 
 
 def _steps_option(policy: Policy) -> str:
@@ -281,14 +273,8 @@ def _show_curve(mdp: MDP, curve: Floats) -> None:
     known = curve[np.isfinite(curve)]
     low, high = min(0.0, float(known.min())), float(known.max())
     title, shown = budget_column(mdp)
-    rows = [
-        (
-            shown(budget),
-            number(value),
-            bar((value - low) / (high - low) if high > low and np.isfinite(value) else 0.0),
-        )
-        for budget, value in enumerate(curve.tolist())
-    ]
+    shares = [(value - low) / (high - low) if high > low and np.isfinite(value) else 0.0 for value in curve.tolist()]
+    rows = [(shown(k), number(value), bar(shares[k])) for k, value in enumerate(curve.tolist())]
     if len(rows) > CURVE:
         rows = [*rows[: CURVE - 4], ("…", "", bar(0.0)), *rows[-3:]]
     table((title, "return", ""), rows, right=(0, 1))
@@ -297,7 +283,7 @@ def _show_curve(mdp: MDP, curve: Floats) -> None:
 # ---------------------------------------------------------------------- simulate
 
 
-def _episode_results(done: Episodes, discount: float) -> dict[str, Any]:
+def _episode_results(done: Episodes, discount: float, show: int | None) -> dict[str, Any]:
     values, counts = np.unique(done.damages, return_counts=True)
     return {
         "episodes": len(done),
@@ -312,6 +298,7 @@ def _episode_results(done: Episodes, discount: float) -> dict[str, Any]:
         "damages": [
             {"damage": value, "episodes": count} for value, count in zip(values.tolist(), counts.tolist(), strict=True)
         ],
+        "trajectory": None if show is None else _told(done, show),
     }
 
 
@@ -329,7 +316,8 @@ def _told(done: Episodes, show: int) -> list[dict[str, Any]]:
     ]
 
 
-def _show_episodes(task: Task, done: Episodes, show: int | None, asked: str, discount: float) -> None:
+def _show_episodes(task: Task, done: Episodes, results: dict[str, Any], show: int | None, asked: str) -> None:
+    discount, spread = results["discount"], results["damages"]
     heading(f"{counted(len(done), 'episode')} of {task.name} (seed {done.seed})")
     exact = _evaluated(done.mdp, done.policy, discount, done.budget)
     means = ("", "", "")
@@ -343,27 +331,22 @@ def _show_episodes(task: Task, done: Episodes, show: int | None, asked: str, dis
     ]
     table(("", "mean", "least", "most", "exact mean"), rows, right=(1, 2, 3, 4))
     heading("Damage per episode")
-    values, counts = np.unique(done.damages, return_counts=True)
-    spread = list(zip(values.tolist(), counts.tolist(), strict=True))
-    shown = [(str(value), f"{count:,}", bar(count / counts.max())) for value, count in spread[:SPREAD]]
+    most = max(one["episodes"] for one in spread)
+    shown = [(one["damage"], f"{one['episodes']:,}", bar(one["episodes"] / most)) for one in spread[:SPREAD]]
     table(("damage", "episodes", ""), shown, right=(0, 1))
     if len(spread) > SPREAD:
-        say(f"… and {len(spread) - SPREAD} larger values, up to {values.max()}", style="dim")
-    _show_overspending(done)
+        say(f"… and {len(spread) - SPREAD} larger values, up to {results['most_damage']}", style="dim")
+    if done.budget is not None:
+        say(f"\n{results['overspent']:,} of {len(done):,} episodes took more than {done.budget} damage.")
+    if cut := results["truncated"]:
+        ends = "they came to rest, were cut (--max-steps), or used up their steps (--horizon)"
+        say(f"{cut:,} episodes reached no terminal state: {ends}.", style="dim")
     if show is not None:
         heading(f"Episode {show}")
-        steps = [(s["state"], s["action"], s["next_state"], s["reward"], s["damage"] or "") for s in _told(done, show)]
+        told = results["trajectory"]
+        steps = [(s["state"], s["action"], s["next_state"], s["reward"], s["damage"] or "") for s in told]
         table(("at", "plays", "comes to", "reward", "damage"), steps, right=(3, 4))
     asked = asked or ("" if done.budget is None else f"--budget {done.budget}")
     horizon = _steps_option(done.policy)  # reports have none
     command = f"almostsure {'solve' if horizon else 'report'} {task.arguments} {asked}".rstrip()
     next_step(f"{command}{horizon}{discount_option(discount)}")
-
-
-def _show_overspending(done: Episodes) -> None:
-    if done.budget is not None:
-        say(f"\n{int(done.overspent.sum()):,} of {len(done):,} episodes took more than {done.budget} damage.")
-    cut = int(done.truncated.sum())
-    if cut:
-        ends = "they came to rest, were cut (--max-steps), or used up their steps (--horizon)"
-        say(f"{cut:,} episodes reached no terminal state: {ends}.", style="dim")
