@@ -108,11 +108,10 @@ class _Failure:
         self.command = next((word for word in arguments if not word.startswith("-")), "almostsure")
         self.json, self.debug = "--json" in arguments, DEBUG in arguments
 
-    def tell(self, error: BaseException, code: int, message: str = "") -> int:
+    def tell(self, error: BaseException, code: int, message: str) -> int:
         """Say what went wrong: on standard error, or as a JSON object on standard output if that was asked for."""
         from almostsure.cli.output import clean_lines, console, emit
 
-        text = message or str(error)
         if self.debug:
             import traceback
 
@@ -120,11 +119,12 @@ class _Failure:
         try:
             if self.json:
                 needed = {"needed": error.needed} if isinstance(error, Infeasible) else {}
-                emit(self.command, None, error={"kind": type(error).__name__, "message": text, "exit": code, **needed})
+                told = {"kind": type(error).__name__, "message": message, "exit": code, **needed}
+                emit(self.command, None, error=told)
             else:
                 from rich.text import Text
 
-                line = Text.assemble(("error: ", "bold red"), clean_lines(text))
+                line = Text.assemble(("error: ", "bold red"), clean_lines(message))
                 console(stderr=True).print(line, soft_wrap=True)
         except BrokenPipeError:
             return _broken_pipe()

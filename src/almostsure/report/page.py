@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import re
 from importlib.resources import files
 from typing import Any
 
@@ -29,24 +30,16 @@ def page(data: dict[str, Any]) -> str:
     script = f'"use strict";\n(() => {{\n{script}\n}})();\n'
     title = f"{data['name']}: {data['headline']}"
     pieces = {
-        "{{policy}}": _security(script, style),
-        "{{title}}": html.escape(_printable(title)),
-        "{{headline}}": html.escape(_printable(data["headline"])),
-        "{{words}}": html.escape(_printable(" ".join(data["sentences"]))),
-        "{{style}}": style,
-        "{{script}}": script,
-        "{{data}}": to_script(data),
+        "policy": _security(script, style),
+        "title": html.escape(_printable(title)),
+        "headline": html.escape(_printable(data["headline"])),
+        "words": html.escape(_printable(" ".join(data["sentences"]))),
+        "style": style,
+        "script": script,
+        "data": to_script(data),
     }
-    return _filled((assets / "report.html").read_text("utf-8"), pieces)
-
-
-def _filled(template: str, pieces: dict[str, str]) -> str:
-    """The template with its places filled, each once and from left to right: no piece is searched for places."""
-    result, rest = [], template
-    for place, text in sorted(pieces.items(), key=lambda piece: template.index(piece[0])):
-        before, rest = rest.split(place, 1)
-        result += [before, text]
-    return "".join([*result, rest])
+    template = (assets / "report.html").read_text("utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], template)  # no piece is searched for places
 
 
 def _security(script: str, style: str) -> str:
@@ -62,5 +55,4 @@ def _hash(text: str) -> str:
 
 def _printable(text: str) -> str:
     """Without what no page may hold: lone surrogates and control characters."""
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(character if character >= " " else " " for character in clean)
+    return re.sub(r"[\x00-\x1f]", " ", text.encode("utf-8", "replace").decode("utf-8"))

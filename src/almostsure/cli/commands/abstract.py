@@ -98,18 +98,14 @@ def _tell(system: str, found: UpperBudget, files: list[Path]) -> None:
         ("proved", f"{counted(finite, 'cell')} ({percent(finite / model.num_cells)})"),
         ("the proof", f"upper bounds by the {found.engine}, verified in one pass"),
     ])  # fmt: skip
-    _levels(found.histogram(), model.num_cells)
-    for file in files:
-        say(f"\nSaved as {file}.")
-    next_step(f"almostsure abstract {system} --pattern {model.patterns.longest + 1}", note="longer patterns prove more")
-
-
-def _levels(histogram: dict[int, int], total: int) -> None:
-    rows = [(show(value), f"{count:,}", bar(count / total)) for value, count in histogram.items()]
+    rows = [(show(value), f"{count:,}", bar(count / model.num_cells)) for value, count in found.histogram().items()]
     say()
     table(("needs at most", "cells", ""), rows[:LEVELS], right=(0, 1))
     if len(rows) > LEVELS:
         say(f"… and {len(rows) - LEVELS} more")
+    for file in files:
+        say(f"\nSaved as {file}.")
+    next_step(f"almostsure abstract {system} --pattern {model.patterns.longest + 1}", note="longer patterns prove more")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -169,11 +169,13 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     truth = "" if exact is None else f"; the exact minimal budget is {show(exact)}"
     known, choices = int(np.count_nonzero(learned.known)), learned.known.size
     rest = "" if known == choices else "; the shield refuses the others"
+    least = learned.minimal.smallest_budget()  # what is not known is called unknown: that is not "no budget suffices"
+    needs = f"needs a budget of {least}" if least < INFINITE else "its minimal budget is unknown"
     facts(
         [
             ("samples", f"{learned.samples:,}, {learned.samples / paper:.0%} of the paper's sample bound ({paper:,})"),
             ("known choices", f"{known:,} of {choices:,}{rest}"),
-            ("the start", f"{_start_needs(learned)}{truth}"),
+            ("the start", f"{needs}{truth}"),
             ("saved", files and f"{files[0]} and {files[1]}"),
         ]
     )
@@ -184,15 +186,8 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     elif exact is None:
         next_step(f"almostsure learn {task.arguments} --mu {learned.mu:g} -o learned.umb", note="keep what was learned")
     else:
-        next_step(
-            f"almostsure compare {task.arguments}{'' if learned.budget is None else f' --budget {learned.budget}'}"
-        )
-
-
-def _start_needs(learned: LearnedBudget) -> str:
-    """What is not known is called unknown: it is not the same as that no budget suffices."""
-    least = learned.minimal.smallest_budget()
-    return f"needs a budget of {least}" if least < INFINITE else "its minimal budget is unknown"
+        asked = "" if learned.budget is None else f" --budget {learned.budget}"
+        next_step(f"almostsure compare {task.arguments}{asked}")
 
 
 # ---------------------------------------------------------------------- compare

@@ -46,10 +46,11 @@ def report(
     from almostsure.report import write_report
 
     check_output(output, *HTML)
-    options: Any = {
-        "budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed, "time_limit": time_limit,
-    }  # fmt: skip
-    written = write_report(task.mdp, output, name=task.name, command=_command_line(), env=task.environment, **options)
+    typed = clean(shlex.join(["almostsure", *sys.argv[1:]]))  # for the report's block on reproducing it
+    written = write_report(
+        task.mdp, output, budget=budget, limit=limit, risk=risk, discount=discount, seed=seed, time_limit=time_limit,
+        name=task.name, command=typed, env=task.environment,
+    )  # fmt: skip
     size = written.stat().st_size
     if show:
         webbrowser.open(written.resolve().as_uri())
@@ -82,11 +83,6 @@ def paper(
         _show_paper(result, task)
     if not result.passed:
         raise typer.Exit(NEGATIVE)
-
-
-def _command_line() -> str:
-    """The command that was typed, for the report's block on reproducing it."""
-    return clean(shlex.join(["almostsure", *sys.argv[1:]]))
 
 
 def _show_paper(result: Any, task: Task) -> None:
