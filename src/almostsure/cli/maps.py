@@ -33,11 +33,9 @@ def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]], *, introduction: str 
 
     With ``labelled``, a single map has the numbers of rows and columns, as they are in names such as r2c2.
     """
-    if mdp.layout is None:
-        return False
     try:
         rows = cells(mdp)
-    except ValueError:  # several states in a cell
+    except ValueError:  # no map, or several states in a cell
         return False
     width = _cell_width(rows, looks)
     if width is None or len(rows) > TALLEST:

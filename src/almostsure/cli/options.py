@@ -114,9 +114,14 @@ Discount = Annotated[float, typer.Option(metavar="G", help="Discount factor of t
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the random numbers.")]
 
 
+def typed(**options: float | None) -> str:
+    """Options as a command is told them, with a space before each; without those that have no value."""
+    return "".join(f" --{name} {value}" for name, value in options.items() if value is not None)
+
+
 def discount_option(discount: float) -> str:
     """How a command is told the discount, with a space before it; nothing where there is none."""
-    return "" if discount == 1 else f" --discount {discount!r}"
+    return typed(discount=None if discount == 1 else discount)
 
 
 # ---------------------------------------------------------------------- outputs

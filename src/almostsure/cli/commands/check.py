@@ -18,7 +18,7 @@ from almostsure.budget.solve import minimal_budget
 from almostsure.cli import checker
 from almostsure.cli import options as opt
 from almostsure.cli.exits import NEGATIVE
-from almostsure.cli.options import check_output, complete_result, word
+from almostsure.cli.options import check_output, complete_result, typed, word
 from almostsure.cli.output import emit, facts, heading, next_step, say
 from almostsure.cli.task import Task, about_model, exporting, with_risk
 from almostsure.errors import AlmostSureError, ArgumentError, NotEnoughMemory
@@ -110,8 +110,8 @@ def export(
     if risk is not None:
         next_step(f"almostsure solve {task.arguments} --budget {budget} --risk {risk:g}")
         return
-    steps = "" if horizon is None else f" --horizon {horizon}"
-    next_step(f"almostsure budget {task.arguments}{steps} -o budget.safetensors", note="the proof that goes with it")
+    proof = f"almostsure budget {task.arguments}{typed(horizon=horizon)} -o budget.safetensors"
+    next_step(proof, note="the proof that goes with it")
 
 
 def _shield(task: Task, budget: int | None, risk: float | None, horizon: int | None) -> tuple[Any, tuple[Any, ...]]:
@@ -214,7 +214,7 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
         of_what = ", of the model as it was found" if model["learned"] else ""
         rest = NO_LEAST_RISK if "risk" in answer else NOT_LEAST if answer["upper_bound"] else LEAST
         say(f"\nProved{of_what}: {PROVED[promise]}{rest}")
-        steps = "" if answer.get("horizon") is None else f" --horizon {answer['horizon']}"
+        steps = typed(horizon=answer.get("horizon"))
         risk = f" --budget {answer['budget']} --risk {answer['risk']:g}" if "risk" in answer else ""
         known = answer["uncertain"] is None
         next_step(

@@ -13,7 +13,7 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.exits import NEGATIVE
-from almostsure.cli.options import check_output, save_picture, word
+from almostsure.cli.options import check_output, save_picture, typed, word
 from almostsure.cli.output import described, emit, facts, heading, need, next_step, say, table
 from almostsure.cli.task import Task, about_model, budget_of
 from almostsure.errors import ArgumentError, Interrupted
@@ -186,8 +186,7 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     elif exact is None:
         next_step(f"almostsure learn {task.arguments} --mu {learned.mu:g} -o learned.umb", note="keep what was learned")
     else:
-        asked = "" if learned.budget is None else f" --budget {learned.budget}"
-        next_step(f"almostsure compare {task.arguments}{asked}")
+        next_step(f"almostsure compare {task.arguments}{typed(budget=learned.budget)}")
 
 
 # ---------------------------------------------------------------------- compare

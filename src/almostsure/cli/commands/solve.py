@@ -13,7 +13,7 @@ import typer
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, likely_route, route_look
-from almostsure.cli.options import check_output, discount_option, word
+from almostsure.cli.options import check_output, discount_option, typed, word
 from almostsure.cli.output import bar, budget_column, clean, facts, heading, next_step, say, table
 from almostsure.cli.task import Task, about_model, budget_of, with_risk
 from almostsure.errors import ArgumentError, Infeasible
@@ -222,7 +222,7 @@ def _show_solution(task: Task, solution: Solution, results: dict[str, Any], outp
 def _next_steps(task: Task, solution: Solution, output: Path | None) -> list[str]:
     """What to do with a solution; reports have no horizon."""
     asked, discount = _as_options(solution.constraint), discount_option(solution.discount)
-    horizon = _steps_option(solution.policy)
+    horizon = typed(horizon=solution.policy.horizon)
     played = f"{asked}{horizon}" if output is None else f"--policy {word(output)}"
     simulate = f"almostsure simulate {task.arguments} {played}{discount}"
     return [simulate] if horizon else [simulate, f"almostsure report {task.arguments} {asked}{discount}"]
@@ -257,10 +257,6 @@ def _best_return(solution: Solution) -> str:
 
 def _as_options(constraint: Constraint) -> str:
     return " ".join(f"--{option} {value:g}" for option, value in asdict(constraint).items())
-
-
-def _steps_option(policy: Policy) -> str:
-    return "" if policy.horizon is None else f" --horizon {policy.horizon}"
 
 
 def _show_route(mdp: MDP, route: list[tuple[int, int, int]]) -> None:
@@ -346,7 +342,7 @@ def _show_episodes(task: Task, done: Episodes, results: dict[str, Any], show: in
         told = results["trajectory"]
         steps = [(s["state"], s["action"], s["next_state"], s["reward"], s["damage"] or "") for s in told]
         table(("at", "plays", "comes to", "reward", "damage"), steps, right=(3, 4))
-    asked = asked or ("" if done.budget is None else f"--budget {done.budget}")
-    horizon = _steps_option(done.policy)  # reports have none
+    asked = asked or typed(budget=done.budget).strip()
+    horizon = typed(horizon=done.policy.horizon)  # reports have none
     command = f"almostsure {'solve' if horizon else 'report'} {task.arguments} {asked}".rstrip()
     next_step(f"{command}{horizon}{discount_option(discount)}")
