@@ -210,9 +210,9 @@ def _show_solution(task: Task, solution: Solution, results: dict[str, Any], outp
             ("saved", output),
         ]
     )
-    if isinstance(constraint, AlmostSure) and np.isfinite(solution.curve).any():
+    if results["curve"] is not None and np.isfinite(results["curve"]).any():
         heading("The best return for each budget Δ")
-        _show_curve(mdp, solution.curve)
+        _show_curve(mdp, results["curve"])
     if isinstance(constraint, AlmostSure) and solution.value == float("-inf"):
         next_step(f"almostsure solve {task.arguments} --budget {constraint.budget + 1}")
         return
