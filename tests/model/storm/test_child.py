@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -265,6 +266,52 @@ def test_intervals_in_prism(race: Path) -> None:
         for refused in (lambda: solve_policy(mdp, AlmostSure(3)), lambda: simulate(mdp, None, 3)):  # noqa: B023
             with pytest.raises(ModelError, match=r"not known: its probabilities are intervals"):
                 refused()
+
+
+INTERVALS = "mdp const double p=0.9; module m x:[0..2] init 0; [go] x=0 -> {} : (x'=1) + {} : (x'=2); endmodule"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ("[0.9,0.7]", "[0.1,0.9]", r"got \[0.9, 0.7\] for \(x' = 1\) of the command \[go\] \(x = 0\)"),
+        ("[p,1-p]", "[0.1,0.9]", r"got \[0.9, 0.1\] for \(x' = 1\)"),
+        ("[0.5,0.0]", "[0.5,1]", r"got \[0.5, 0\] for \(x' = 1\)"),
+        ("[0.5,1]", "[0.5,1.5]", r"got \[0.5, 1.5\] for \(x' = 2\)"),
+        ("[p,0.7+x]", "[0.1,0.9]", r"got \[0, 0\] for the step to state 1 'x=1' at state 0 'x=0', action 'go'"),
+        ("[x-0.5,0.7]", "[0.1,0.9]", r"got \[-0.5, 0.7\] for the step to state 1 'x=1'"),
+        ("[0.6,0.7]", "[0.7,0.9]", r"sums of those at state 0 'x=0', action 'go' lie within \[1.3, 1.6\]"),
+        ("[0.1,0.2]", "[0.1,0.2]", r"sums of those at state 0 'x=0', action 'go' lie within \[0.2, 0.4\]"),
+    ],
+)
+def test_intervals_that_hold_no_probabilities_are_refused(
+    tmp_path: Path, first: str, second: str, message: str
+) -> None:
+    path = tmp_path / "iv.prism"
+    path.write_text(INTERVALS.format(first, second))
+    with pytest.raises(ModelError, match=rf"iv.prism: .*interval.*{message}"):
+        from_prism(path, damage="x=1")
+
+
+@pytest.mark.parametrize("reversed_at", [0, 1])
+def test_a_reversed_interval_shows_where_others_lead_to_the_same_state(tmp_path: Path, reversed_at: int) -> None:
+    path = tmp_path / "iv.prism"
+    pair = ["[0.9,0.7+x] : (x'=1)", "[0.1,0.2] : (x'=1)"]
+    path.write_text(INTERVALS.format(" + ".join([*pair[reversed_at:], *pair[:reversed_at], "[0.1,0.2]"]), "[0.1,0.9]"))
+    with pytest.raises(ModelError, match=r"got \[0, 0\] for the step to state 1"):
+        from_prism(path, damage="x=1")
+
+
+@pytest.mark.parametrize("interval", ["[0.9, 0.7]", "[0.5, 1.5]"])
+def test_bad_intervals_in_drn_files(tmp_path: Path, interval: str) -> None:
+    path = tmp_path / "iv.drn"
+    path.write_text(
+        "@type: MDP\n@value_type: double-interval\n@parameters\n\n@reward_models\n\n@nr_states\n2\n@nr_choices\n2\n"
+        f"@model\nstate 0 init\n\taction 0\n\t\t0 : [0.1, 1]\n\t\t1 : {interval}\n"
+        "state 1 end\n\taction 0\n\t\t1 : [1, 1]\n"
+    )
+    with pytest.raises(ModelError, match=rf"iv.drn: .*got {re.escape(interval)} for the step to state 1 .*state 0"):
+        from_prism(path, damage="end")
 
 
 @pytest.mark.parametrize("low", ["0.2", "0"])

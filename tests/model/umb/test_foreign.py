@@ -149,8 +149,26 @@ def test_intervals_say_which_outcomes_are_possible(path: Path) -> None:
     assert not mdp.origin.is_bound
     from_zero = load(write_members(path, intervals(0, 0.8, 0.2, 1, 1, 1, 1, 1)), damage="damage")
     assert from_zero.origin.is_bound
-    never = load(write_members(path, intervals(0, 0, 1, 1, 1, 1, 1, 1)), damage="damage")
-    assert (never.num_outcomes, never.origin.is_bound) == (3, False)
+
+
+@pytest.mark.parametrize("bounds", [(-0.1, 0.5), (0.6, 0.5), (0.5, 1.1), (np.nan, 0.5), (0.5, np.nan), (0, 1 + 2e-9)])
+def test_intervals_must_be_of_probabilities(path: Path, bounds: tuple[float, float]) -> None:
+    place = r"for the step to state 1 at state 0, choice 0"
+    with pytest.raises(ModelError, match=rf"model.umb: an interval of probabilities must have 0 ≤ .*; got .* {place}"):
+        load(write_members(path, intervals(*bounds, 0.2, 0.8, 1, 1, 1, 1)), damage="damage")
+    mdp = load(write_members(path, intervals(0, 1 + 9e-10, 0.25, 0.25, 1, 1, 1, 1)), damage="damage")
+    assert mdp.num_outcomes == 4
+
+
+def test_an_interval_of_zero_may_have_been_reversed(path: Path) -> None:
+    with pytest.raises(ModelError, match=r"got \[0, 0\] .*Storm makes \[0, 0\] of bounds in the wrong order"):
+        load(write_members(path, intervals(0, 0, 1, 1, 1, 1, 1, 1)), damage="damage")
+
+
+@pytest.mark.parametrize("bounds", [(0.6, 0.7, 0.5, 0.9), (0.1, 0.2, 0.1, 0.7)])
+def test_the_intervals_of_a_choice_must_hold_a_distribution(path: Path, bounds: tuple[float, ...]) -> None:
+    with pytest.raises(ModelError, match=r"sum to 1; the sums of those at state 0, choice 0 lie within \[(1.1|0.2), "):
+        load(write_members(path, intervals(*bounds, 1, 1, 1, 1)), damage="damage")
 
 
 def test_damage_must_not_be_an_interval(path: Path) -> None:

@@ -120,12 +120,6 @@ def test_bad_contents(path: Path, members: Members, message: str) -> None:
     assert caught.value.path == str(path)
 
 
-@pytest.mark.parametrize("bounds", [(-0.1, 0.5), (0.6, 0.5), (0.5, 1.1), (np.nan, 0.5)])
-def test_intervals_must_be_of_probabilities(path: Path, bounds: tuple[float, float]) -> None:
-    with pytest.raises(FileError, match=r"must hold intervals within \[0, 1\]"):
-        load(write_members(path, intervals(*bounds, 0.2, 0.8, 1, 1, 1, 1)), damage="damage")
-
-
 def test_labels_hold_one_bit_per_state(path: Path) -> None:
     bits = {"applies-to": ["states"], "type": {"type": "bool", "size": 1}}
     members = annotated("aps", "wet", bits) | {"annotations/aps/wet/states/values.bin": u8(2)}
@@ -150,13 +144,6 @@ def test_the_entry_is_right_beyond_the_first_chunk(path: Path, monkeypatch: pyte
     for targets, message in (((1, 0, 1, 2), "entry 3 is 2"), ((1, 2, 1, 2), "entry 1 is 2")):
         with pytest.raises(CorruptFile, match=message):
             load(write_members(path, foreign_members(branch_to_target=u8(*targets))))
-
-
-def test_intervals_may_end_at_0_and_1(path: Path) -> None:
-    mdp = load(write_members(path, intervals(0, 1 + 9e-10, 0.25, 0.25, 1, 1, 1, 1)), damage="damage")
-    assert mdp.num_outcomes == 4
-    with pytest.raises(CorruptFile, match=r"must hold intervals within \[0, 1\]"):
-        load(write_members(path, intervals(0, 1 + 2e-9, 0.25, 0.25, 1, 1, 1, 1)), damage="damage")
 
 
 @pytest.mark.parametrize(

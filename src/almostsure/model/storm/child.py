@@ -164,6 +164,7 @@ class _Explicit(_Source):
             model = stormpy.build_model_from_drn[stormpy.RationalFunction](path, options=options)
             model, notes = _at_a_point(stormpy, model), {"uncertain": "parametric"}
         elif kind.endswith("interval"):
+            _check_lines(path)
             number = stormpy.RationalInterval if kind.startswith("rational") else stormpy.Interval
             model, notes = stormpy.build_model_from_drn[number](path, options=options), {"uncertain": "interval"}
         else:
@@ -221,6 +222,37 @@ def _header(path: str) -> dict[str, str]:
             elif key and not line.startswith("//"):
                 found[key] = f"{found[key]} {line.strip()}".strip()
     return found
+
+
+def _check_lines(path: str) -> None:
+    """Refuse intervals that are not of probabilities: see :func:`_check_interval`."""
+    state = action = ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            words = line.split()
+            if words[:1] == ["state"]:
+                state = " ".join(words[:2])
+            elif words[:1] == ["action"]:
+                action = " ".join(words[:2])
+            elif found := re.match(r"\s*(\d+)\s*:\s*\[([^,\]]*),([^,\]]*)\]", line):
+                _check_interval(
+                    found[2], found[3], f"for the step to state {found[1]} ({state}, {action}, line {number})"
+                )
+
+
+def _check_interval(low: str, high: str, where: str) -> None:
+    """Refuse an interval of numbers that is not one of probabilities.
+
+    Storm takes [0.9, 0.7] for an empty interval, and writes that as [0, 0], as if the outcome could not happen.
+    """
+    try:
+        lower, upper = Fraction(low.strip()), Fraction(high.strip())
+    except (ValueError, ZeroDivisionError):  # a bound that depends on the state: the parent looks at what becomes of it
+        return
+    if not 0 <= lower <= upper <= 1:
+        got = f"[{float(lower):.12g}, {float(upper):.12g}]"
+        rule = "an interval of probabilities must have 0 ≤ lower bound ≤ upper bound ≤ 1"
+        raise Problem(f"{rule}; got {got} {where}. Mend it.")
 
 
 # ---------------------------------------------------------------------- PRISM and JANI
@@ -358,10 +390,22 @@ class _Program(_Source):
                 return build(self.program, options=self._options(lift=lift)), {}
             except RuntimeError as error:
                 if INTERVALS in str(error):
+                    self._check_intervals()
                     return self._within(self.stormpy.Interval, lift=lift), {"uncertain": "interval"}
                 if not any(part in str(error) for part in SUMS):
                     raise
         return self._within(float, lift=lift), {"unchecked": not self.request["exact"]}
+
+    def _check_intervals(self) -> None:
+        """Refuse intervals that are not of probabilities, where their bounds are the same in all states."""
+        for module in self.program.modules:
+            for command in module.commands:
+                for update in command.updates:
+                    interval, _, assigned = str(update).partition("] : ")
+                    low, comma, high = interval.removeprefix("[").partition(", ")
+                    if comma and interval.startswith("["):
+                        place = f"command [{command.action_name}] {command.guard_expression}"
+                        _check_interval(low, high, f"for {assigned} of the {place}")
 
     def _within(self, number: Any, *, lift: bool) -> Any:
         """The model without a look at sums (intervals have none, and Storm refuses those that begin at 0)."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from almostsure.arguments import and_more
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.build.transitions import build
-from almostsure.model.build.validate import MAX_DAMAGE, RESCALE, are_damages
+from almostsure.model.build.validate import MAX_DAMAGE, RESCALE, SUM_TOLERANCE, are_damages
 from almostsure.model.mdp import MDP, Bools, Floats, Ints, action_dtype, index_dtype
 from almostsure.model.naming import distinct, named, ranks
 from almostsure.model.origin import FROM_ZERO, INTERVALS, PARAMETERS, Origin
@@ -69,8 +69,8 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
     if roles.goal is not None:
         columns = [column[~ends[columns[0]]] for column in columns]
         _check_reached(umb, roles.goal, ends, columns, state_names)
-    probability, doubt = _probabilities(umb, columns, uncertain)
     terminal = np.union1d(_without_choices(umb), np.flatnonzero(ends))
+    probability, doubt = _probabilities(umb, columns, uncertain, state_names)
     is_initial = umb.is_initial()
     kept = umb.names("label") if labels is None else labels
     try:
@@ -105,16 +105,17 @@ def _columns(umb: Umb, roles: Roles, action: Ints, names: Sequence[str] | None) 
     return source, action[umb.outcome_choices], target, branch, gains, damages
 
 
-def _probabilities(umb: Umb, columns: Sequence[npt.NDArray[Any]], uncertain: str | None) -> tuple[Floats, str | None]:
+def _probabilities(
+    umb: Umb, columns: Sequence[npt.NDArray[Any]], uncertain: str | None, names: Sequence[str] | None
+) -> tuple[Floats, str | None]:
     """The probability of each branch that is left, and why it is not to be believed.
 
     Where only the possible branches are known they are taken as equally likely, so that the model is a model.
     """
     branch = columns[3]
     if umb.has_intervals:
-        low, high = umb.intervals()
-        possible = high[branch] > 0
-        uncertain = INTERVALS if (low[branch][possible] > 0).all() else FROM_ZERO
+        possible = np.ones(branch.size, np.bool_)
+        uncertain = INTERVALS if (_lower_bounds(umb, names)[branch] > 0).all() else FROM_ZERO
     elif uncertain is None:
         return umb.probability()[branch], None
     else:
@@ -122,6 +123,50 @@ def _probabilities(umb: Umb, columns: Sequence[npt.NDArray[Any]], uncertain: str
     choice = umb.outcome_choices[branch]
     counts = np.bincount(choice[possible], minlength=umb.sizes.choices)
     return np.where(possible, 1 / np.maximum(counts, 1)[choice], 0.0), uncertain
+
+
+def _lower_bounds(umb: Umb, names: Sequence[str] | None) -> Floats:
+    """The lower bound of the probability of each branch, where the intervals of every choice are of a distribution.
+
+    An interval that holds 0 alone is refused as well: Storm writes so what it reads as empty, [0.9, 0.7] for example.
+    """
+    low, high = umb.intervals()
+    bad = np.flatnonzero(~((low >= 0) & (low <= high) & (high > 0) & (high <= 1 + SUM_TOLERANCE)))
+    if bad.size:
+        at = int(bad[0])
+        choice, state = int(umb.outcome_choices[at]), int(umb.successor()[at])
+        remedy = (
+            "Storm makes [0, 0] of bounds in the wrong order. Mend them, or leave out what cannot happen"
+            if high[at] == 0 == low[at]
+            else "Mend it; intervals of one choice that lead to the same state are added up"
+        )
+        raise ModelError(
+            f"{umb.shown}: an interval of probabilities must have 0 ≤ lower bound ≤ upper bound ≤ 1, and hold more "
+            f"than 0; got [{low[at]:.12g}, {high[at]:.12g}] for the step to state {state}{named(names, state)} at "
+            f"{_choice(umb, choice, names)}{and_more(bad.size - 1, 'outcome')}. {remedy}.",
+            choice=choice,
+            outcome=at,
+        )
+    first = umb.outcome_ptr()[:-1]
+    least, most = np.add.reduceat(low, first), np.add.reduceat(high, first)
+    wrong = np.flatnonzero((least > 1 + SUM_TOLERANCE) | (most < 1 - SUM_TOLERANCE))
+    if wrong.size:
+        at = int(wrong[0])
+        raise ModelError(
+            f"{umb.shown}: the intervals of a choice must hold probabilities that sum to 1; the sums of those at "
+            f"{_choice(umb, at, names)} lie within [{least[at]:.12g}, {most[at]:.12g}]"
+            f"{and_more(wrong.size - 1, 'choice')}.",
+            choice=at,
+        )
+    return low
+
+
+def _choice(umb: Umb, choice: int, names: Sequence[str] | None) -> str:
+    """A choice as messages show it."""
+    ids, actions = umb.actions()
+    action, state = int(ids[choice]), int(umb.choice_states[choice])
+    which = f"choice {choice}" if actions is None or not actions[action] else f"action {actions[action]!r}"
+    return f"state {state}{named(names, state)}, {which}"
 
 
 def _rewards(umb: Umb, action: Ints, terminal: Ints) -> dict[str, Floats]:

@@ -15,7 +15,6 @@ import numpy as np
 
 from almostsure.errors import FileError, UnknownName
 from almostsure.model.arrays import CHUNK, owners
-from almostsure.model.build.validate import SUM_TOLERANCE
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.model.umb.archive import Archive, Path
 from almostsure.model.umb.schema import Annotation, Index, Kind, System, read_index
@@ -82,15 +81,12 @@ class Umb:
         return self._probability.name.endswith("-interval")
 
     def intervals(self) -> tuple[Floats, Floats]:
-        """The lower and the upper bound of the probability of each branch."""
+        """The lower and the upper bound of the probability of each branch, as they are in the file."""
         name = "branch-to-probability.bin"
         if self._probability != ("double-interval", 128):
             self.archive.fail(f"member {name!r} must hold intervals of doubles", "Export the model with doubles.")
         pairs = self.archive.array(name, "<f8", 2 * self.sizes.outcomes).reshape(-1, 2)
-        low, high = pairs[:, 0], pairs[:, 1]
-        if not ((low >= 0) & (low <= high) & (high <= 1 + SUM_TOLERANCE)).all():
-            self.archive.fail(f"member {name!r} must hold intervals within [0, 1]")
-        return low, high
+        return pairs[:, 0], pairs[:, 1]
 
     @cached_property
     def outcome_choices(self) -> Ints:
