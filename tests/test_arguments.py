@@ -97,6 +97,22 @@ def test_the_words_of_others_name_ours(call, message):
     assert isinstance(caught.value, TypeError)
 
 
+@pytest.mark.parametrize(
+    ("call", "got"),
+    [
+        (lambda: asure.solve_policy(asure.AlmostSure(1), MODEL), "AlmostSure"),
+        (lambda: asure.evaluate(asure.solve_policy(MODEL, asure.AlmostSure(1)).policy, MODEL), "Policy"),
+        (lambda: asure.check_minimal_budget(asure.minimal_budget(MODEL), MODEL), "MinimalBudget"),
+        (lambda: asure.product(asure.model.Steps(3), MODEL), "Steps"),
+        (lambda: asure.plan.RiskShield(asure.minimal_budget(MODEL), 1, 0.1), "MinimalBudget"),
+        (lambda: asure.minimal_budget(None), "NoneType"),
+    ],
+)
+def test_what_is_no_model_is_refused_as_other_arguments_are(call, got):
+    with pytest.raises(ArgumentError, match=f"a model must be an MDP, an example's name or a path; got {got}"):
+        call()
+
+
 def test_what_is_no_word_at_all_is_an_error_of_python():
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         asure.simulate(MODEL, None, 1, colour="red")

@@ -6,16 +6,23 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from safetensors import safe_open
 
-from almostsure.errors import AlmostSureError, CorruptFile, FileError, ModelMismatch
+import almostsure as asure
+from almostsure.abstract import CellPolicy, UpperBudget
+from almostsure.budget import HorizonBudget
+from almostsure.errors import AlmostSureError, ArgumentError, CorruptFile, FileError, ModelMismatch
 from almostsure.files import load_tensors, save_tensors, tensors_kind
+from almostsure.learn import OnlineShield
 from almostsure.learn.ledger import CHECKSUM, Episode, Ledger, read_ledger
+from almostsure.plan import RiskShield
+from almostsure.shield import HorizonShield
 
-from .kinds import KINDS, Kind
+from .kinds import KINDS, MODEL, Kind
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -144,3 +151,31 @@ def test_kinds_versions_and_models_are_told_apart(tmp_path: Path) -> None:
         load_tensors(path, kind="budget", model="m")
     with pytest.raises(FileError, match="cannot read"):
         load_tensors(tmp_path / "nothing", kind="budget", model="m")
+
+
+OF_MODELS = (asure.MinimalBudget, asure.Policy, asure.Shield, HorizonBudget, HorizonShield, RiskShield)
+OF_SYSTEMS = (UpperBudget, CellPolicy)
+
+
+@pytest.mark.parametrize("kind", [*OF_MODELS, *OF_SYSTEMS, OnlineShield])
+def test_a_model_in_the_place_of_the_path_is_an_error_that_names_the_order(kind: Any) -> None:
+    with pytest.raises(ArgumentError, match=rf"the name of a file; got MDP\. Write {kind.__name__}.load\(path"):
+        kind.load(MODEL, "budget.safetensors")
+
+
+def test_whatever_is_no_model_is_refused_where_a_file_is_to_belong_to_one(tmp_path: Path) -> None:
+    asure.minimal_budget(MODEL).save(tmp_path / "budget.safetensors")
+    for kind in OF_MODELS:
+        with pytest.raises(ArgumentError, match="a model must be an MDP, an example's name or a path; got NoneType"):
+            kind.load(tmp_path / "budget.safetensors", None)  # type: ignore[arg-type]
+    for kind in OF_SYSTEMS:
+        with pytest.raises(ArgumentError, match="abstraction must be an Abstraction; got MDP"):
+            kind.load(tmp_path / "budget.safetensors", MODEL)  # type: ignore[arg-type]
+
+
+def test_files_are_written_to_paths_only() -> None:
+    minimal = asure.minimal_budget(MODEL)
+    shield = asure.Shield(minimal)
+    for write in (MODEL.save, minimal.save, shield.save, shield.export_numpy, shield.export_c, asure.load):
+        with pytest.raises(ArgumentError, match="path must be the name of a file; got MDP"):
+            write(MODEL)  # type: ignore[operator]

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import CertificateError, CorruptFile, FileError, Infeasible, ModelMismatch
+from almostsure.errors import ArgumentError, CertificateError, CorruptFile, FileError, Infeasible, ModelMismatch
 
 UMB = (".umb",)
 MAPS = (".txt", ".map")
@@ -43,6 +43,18 @@ CHECKSUM = "sha256"
 TEMPORARY = (".almostsure-", ".tmp")  # how the names of files that are being written begin and end
 MINUTE = 60.0  # seconds
 LARGE = 1 << 24  # bytes
+
+
+def file_name(path: object, order: str = "") -> str:
+    """``path`` as text; anything else is refused, a model for example where arguments were swapped.
+
+    ``order`` is how the arguments are to be given, for the message.
+    """
+    name = os.fspath(path) if isinstance(path, PathLike) else path
+    if not isinstance(name, str):
+        remedy = f" Write {order}." if order else ""
+        raise ArgumentError(f"path must be the name of a file; got {type(path).__name__}.{remedy}")
+    return name
 
 
 def give_back(size: int) -> None:
@@ -71,7 +83,7 @@ def atomic_write(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     FileError
         The folder does not exist or is not writable, the disk is full, or ``path`` is a folder or a device.
     """
-    target = os.path.realpath(path)
+    target = os.path.realpath(file_name(path))
     if os.path.lexists(target) and not os.path.isfile(target):
         raise FileError(f"cannot write {os.fspath(path)!r}: it is not a file. Choose another name.", path=path)
     folder = os.path.dirname(target)
@@ -173,7 +185,7 @@ def load_tensors(
 
     With None, whoever reads it must call :func:`check_fingerprint` once the model is known.
     """
-    shown = os.fspath(path)
+    shown = file_name(path)
     arrays, strings = _read(path, kind)
     if strings.get("format") != f"almostsure {kind}":
         raise _other_kind(path, kind, strings.get("format", ""))

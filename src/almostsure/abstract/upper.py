@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.minimal import INFINITE
-from almostsure.errors import CorruptFile, MissingExtra
-from almostsure.files import load_tensors, must_hold, save_tensors
+from almostsure.errors import ArgumentError, CorruptFile, MissingExtra
+from almostsure.files import file_name, load_tensors, must_hold, save_tensors
 from almostsure.wording import counted
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ class UpperBudget:
     @classmethod
     def load(cls, path: str | PathLike[str], abstraction: Abstraction) -> UpperBudget:
         """Read upper budgets of ``abstraction`` and verify them: a file that claims too little is refused."""
-        arrays, _ = load_tensors(path, kind="upper", model=abstraction.fingerprint)
+        file_name(path, "UpperBudget.load(path, abstraction)")
+        arrays, _ = load_tensors(path, kind="upper", model=fingerprint_of(abstraction))
         if set(arrays) != {"of_state"}:
             raise CorruptFile(f"{path!s} must hold of_state; got {sorted(arrays)}", path=path)
         with must_hold(path, "upper budgets of its system"):
@@ -200,3 +201,10 @@ class UpperBudget:
             f"  {proved if counts else 'for no cell was a finite budget proved'}\n"
             f"  upper bounds by the {self.engine}; verified>"
         )
+
+
+def fingerprint_of(abstraction: object) -> str:
+    """The fingerprint of the system that a file is to belong to, if it is one."""
+    if not hasattr(abstraction, "check_upper"):
+        raise ArgumentError(f"abstraction must be an Abstraction; got {type(abstraction).__name__}.")
+    return str(abstraction.fingerprint)  # type: ignore[attr-defined]

@@ -26,10 +26,11 @@ from almostsure.arguments import count
 from almostsure.budget.certificate import check_rises
 from almostsure.budget.minimal import INFINITE, Needs
 from almostsure.errors import ArgumentError
-from almostsure.files import load_tensors, must_hold, save_tensors
+from almostsure.files import file_name, load_tensors, must_hold, save_tensors
 from almostsure.model.arrays import frozen
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Ints, Support
+from almostsure.model.source import Model, as_model
 from almostsure.wording import counted
 
 Values = npt.NDArray[np.int32]
@@ -116,9 +117,10 @@ class HorizonBudget(Needs):
         write_within(self, path, kind="horizon budget")
 
     @classmethod
-    def load(cls, path: str | PathLike[str], mdp: MDP) -> HorizonBudget:
+    def load(cls, path: str | PathLike[str], mdp: Model) -> HorizonBudget:
         """Read a budget of ``mdp``.  It is not verified by reading it: use ``check_minimal_budget``."""
-        return read_within(path, mdp, kind="horizon budget")
+        file_name(path, "HorizonBudget.load(path, mdp)")
+        return read_within(path, as_model(mdp), kind="horizon budget")
 
     def __repr__(self) -> str:
         return f"<HorizonBudget: {self.in_words()}>"

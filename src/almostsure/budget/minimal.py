@@ -12,8 +12,9 @@ import numpy.typing as npt
 from almostsure.arguments import count
 from almostsure.budget.certificate import show
 from almostsure.errors import ArgumentError, CorruptFile, ModelError
-from almostsure.files import load_tensors, must_hold, save_tensors
+from almostsure.files import file_name, load_tensors, must_hold, save_tensors
 from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.source import Model, as_model
 from almostsure.wording import counted
 
 if TYPE_CHECKING:
@@ -168,9 +169,10 @@ class MinimalBudget(Needs):
         write_minimal(self, path, kind="budget")
 
     @classmethod
-    def load(cls, path: str | PathLike[str], mdp: MDP) -> MinimalBudget:
+    def load(cls, path: str | PathLike[str], mdp: Model) -> MinimalBudget:
         """Read a budget of ``mdp``.  Its certificate is not verified by reading it: use ``check_minimal_budget``."""
-        return read_minimal(path, mdp, kind="budget")
+        file_name(path, "MinimalBudget.load(path, mdp)")
+        return read_minimal(path, as_model(mdp), kind="budget")
 
     # ------------------------------------------------------------------ for people
 

@@ -46,7 +46,7 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.crew import uninterrupted
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.files import check_fingerprint, load_tensors, must_hold, save_tensors
+from almostsure.files import check_fingerprint, file_name, load_tensors, must_hold, save_tensors
 from almostsure.learn.bounds import Confidence, delta_bought, unit
 from almostsure.learn.counts import UNKNOWN, Counts, Unknown
 from almostsure.learn.evidence import check_mu
@@ -448,6 +448,7 @@ class OnlineShield:
 
         The file knows ``num_states``.
         """
+        file_name(path, "OnlineShield.load(path, space)")
         options = {"num_states": None, "actions": None, "initial": None, "encode": None, **options}
         arrays, strings = load_tensors(path, kind=KIND, model=None)
         if options["num_states"] is None and (space is None or options["encode"] is not None):

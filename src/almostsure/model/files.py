@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from almostsure.errors import FileError, ModelError
-from almostsure.files import MAPS, STORM, atomic_write, give_back, tensors_kind
+from almostsure.files import MAPS, STORM, atomic_write, file_name, give_back, tensors_kind
 from almostsure.model.mdp import MDP
 from almostsure.model.storm.drn import write_drn
 from almostsure.model.umb.archive import Path
@@ -123,7 +123,7 @@ def _loaded(path: Path, roles: Roles) -> MDP:
 
 def _check_ending(path: Path) -> None:
     """Send files of other kinds to their readers; everything else may be a UMB file, whatever its name."""
-    name = os.fspath(path).lower()
+    name = file_name(path).lower()
     if name.endswith(STORM):
         raise FileError(
             f"{os.fspath(path)} must be read with from_prism(path, damage=…), as it does not say what damage is.",
@@ -138,7 +138,7 @@ def _check_ending(path: Path) -> None:
 
 def _check_written(path: Path) -> None:
     """Keep a model from taking the place of a program, a map, a policy, or whatever else has another ending."""
-    if os.path.splitext(path)[1].lower() not in (*WRITTEN, ""):
+    if os.path.splitext(file_name(path))[1].lower() not in (*WRITTEN, ""):
         raise FileError(
             f"cannot write {os.fspath(path)!r}: the name of a written model ends in {' or '.join(WRITTEN)}.",
             path=path,

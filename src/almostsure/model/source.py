@@ -14,7 +14,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from almostsure.errors import AlmostSureError, Blame, ModelError, UnknownName
+from almostsure.errors import AlmostSureError, ArgumentError, Blame, ModelError, UnknownName
 from almostsure.files import MAPS, MODELS, STORM, TENSORS, UMB
 from almostsure.model.build.environment import GYM, make_environment, names_environment
 from almostsure.model.mdp import MDP
@@ -99,7 +99,7 @@ def _no_model(thing: object) -> Exception:
     if callable(getattr(thing, "check_upper", None)) or hasattr(thing, "abstraction"):
         return ModelError(CONTINUOUS.format(type(thing).__name__))
     remedy = f". {ENVIRONMENT}" if hasattr(thing, "observation_space") else ""
-    return TypeError(f"a model must be an MDP, an example's name or a path; got {type(thing).__name__}{remedy}")
+    return ArgumentError(f"a model must be an MDP, an example's name or a path; got {type(thing).__name__}{remedy}")
 
 
 def read_constants(given: Mapping[str, Constant] | str | None) -> dict[str, Constant]:

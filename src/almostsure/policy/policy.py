@@ -35,6 +35,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import check_budget, whole
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, PolicyError
+from almostsure.files import file_name
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.policy import read
@@ -371,6 +372,7 @@ class Policy:
         """
         from almostsure.policy.files import load
 
+        file_name(path, "Policy.load(path, mdp)")
         return load(path, as_model(mdp))
 
     def __eq__(self, other: object) -> bool:

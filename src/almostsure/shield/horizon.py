@@ -19,7 +19,7 @@ from almostsure.budget.certificate import check_never_too_small_within
 from almostsure.budget.horizon import HorizonBudget, read_within, write_within
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError
-from almostsure.files import must_hold
+from almostsure.files import file_name, must_hold
 from almostsure.model.arrays import owners, spans
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
@@ -194,6 +194,7 @@ class HorizonShield:
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: Model) -> HorizonShield:
         """Read a shield of ``mdp``.  A file whose budgets are too small anywhere is refused."""
+        file_name(path, "HorizonShield.load(path, mdp)")
         minimal = read_within(path, as_model(mdp), kind="horizon shield")
         with must_hold(path, "a horizon shield of its model"):
             return cls(minimal)

@@ -13,7 +13,7 @@ from almostsure.arguments import names_right_word, whole
 from almostsure.budget.certificate import check_never_too_small
 from almostsure.budget.minimal import INFINITE, MinimalBudget, known_budget, read_minimal, write_minimal
 from almostsure.errors import ArgumentError
-from almostsure.files import must_hold
+from almostsure.files import file_name, must_hold
 from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
@@ -331,8 +331,8 @@ class Shield:
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: Model) -> Shield:
         """Read a shield of ``mdp``.  A file whose budgets are too small anywhere is refused."""
-        mdp = as_model(mdp)
-        minimal = read_minimal(path, mdp, kind="shield")
+        file_name(path, "Shield.load(path, mdp)")
+        minimal = read_minimal(path, as_model(mdp), kind="shield")
         with must_hold(path, "a shield of its model"):
             return cls(minimal)
 

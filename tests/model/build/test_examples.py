@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from almostsure.errors import FileError, ModelError, UnknownName
+from almostsure.errors import ArgumentError, FileError, ModelError, UnknownName
 from almostsure.model.build import examples as module
 from almostsure.model.build.examples import example, example_names, examples
 from almostsure.model.build.grid import from_map
@@ -206,7 +206,7 @@ def test_what_names_no_model_is_refused(tmp_path):
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FileError, match="must be UTF-8 text"):
         as_model(tmp_path / "binary.txt")
-    with pytest.raises(TypeError, match="a model must be an MDP, an example's name or a path; got int"):
+    with pytest.raises(ArgumentError, match="a model must be an MDP, an example's name or a path; got int"):
         as_model(5)
-    with pytest.raises(TypeError, match=r"got SimpleNamespace\. from_gymnasium\(env\) reads .*; explore\(env\) finds"):
+    with pytest.raises(ArgumentError, match=r"got SimpleNamespace\. from_gymnasium\(env\) reads .*; explore"):
         as_model(SimpleNamespace(observation_space=None))

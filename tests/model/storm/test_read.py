@@ -227,7 +227,7 @@ def test_the_mean_of_a_random_damage_is_refused(tmp_path: Path) -> None:
     assert mdp.reward.tolist() == [2, 2, 0]
 
 
-@pytest.mark.parametrize("wrong", [{"damage": ["hot"]}, {"goal": lambda s: True}, {"cost": ["time"]}, {"damage": 1}])
+@pytest.mark.parametrize("wrong", [{"damage": ["hot"]}, {"goal": lambda s: True}, {"cost": ["time"]}, {"damage": None}])
 def test_names_are_text(race: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match=f"{next(iter(wrong))} must be text, a name or an expression; got"):
         from_prism(race, **{"damage": "hot", **wrong})

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.abstract.upper import fingerprint_of
 from almostsure.arguments import and_more
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError, NoSafeAction
-from almostsure.files import load_tensors, must_hold, save_tensors
+from almostsure.files import file_name, load_tensors, must_hold, save_tensors
 
 if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
@@ -110,7 +111,8 @@ class CellPolicy:
     @classmethod
     def load(cls, path: str | PathLike[str], abstraction: Abstraction) -> CellPolicy:
         """Read a policy of ``abstraction`` and verify it: one that may need more than it claims is refused."""
-        arrays, _ = load_tensors(path, kind="cell policy", model=abstraction.fingerprint)
+        file_name(path, "CellPolicy.load(path, abstraction)")
+        arrays, _ = load_tensors(path, kind="cell policy", model=fingerprint_of(abstraction))
         with must_hold(path, "a policy of its system"):
             return cls(abstraction.check_upper(arrays["of_state"]), arrays["choice"])
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from almostsure.errors import AlmostSureError, ArgumentError, CorruptFile, ModelMismatch
-from almostsure.files import load_tensors, save_tensors
+from almostsure.files import file_name, load_tensors, save_tensors
 from almostsure.gym.deep.deploy import Observe, as_table, distribution, layers
 from almostsure.gym.deep.features import Features
 from almostsure.gym.deep.ppo import build, check_device
@@ -203,6 +203,7 @@ def load_agent(
     """
     if device != "auto":
         check_device(device)
+    file_name(path, "load_agent(path, source)")
     arrays, strings = load_tensors(path, kind=KIND, model=_model_of(source).fingerprint)
     try:
         return _rebuild(source, arrays, strings, device, policy_kwargs)

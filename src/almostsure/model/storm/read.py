@@ -43,7 +43,7 @@ import numpy as np
 
 from almostsure.arguments import as_python
 from almostsure.errors import FileError, ModelError
-from almostsure.files import DRN, JANI, STORM, give_back
+from almostsure.files import DRN, JANI, STORM, file_name, give_back
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Constant, split_constants
 from almostsure.model.storm.process import Limits, limits, run_storm
@@ -102,7 +102,7 @@ def from_prism(
     >>> from_prism("walk.prism", damage="x=1", goal="x=2").num_states
     3
     """
-    shown = os.fspath(path)
+    shown = file_name(path)
     _check_path(shown)
     roles = Roles(damage, reward, cost, goal, None if scale is None else as_scale(scale)).checked()
     values = {name: _plain(name, value) for name, value in split_constants(constants).items()}

@@ -49,7 +49,7 @@ class Roles(NamedTuple):
     def checked(self) -> Roles:
         """The same, if names are text."""
         for what, name in zip(self._fields[:-1], self[:-1], strict=True):
-            if name is not None and not isinstance(name, str):
+            if not isinstance(name, str) and (name is not None or what == "damage"):
                 raise ArgumentError(f"{what} must be text, a name or an expression; got {name!r:.60}")
         return self
 

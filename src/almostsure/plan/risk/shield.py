@@ -40,7 +40,7 @@ import numpy.typing as npt
 from almostsure.arguments import check_budget, check_tolerance, count, names_right_word, whole, whole_array
 from almostsure.budget import minimal_budget
 from almostsure.errors import ArgumentError, CertificateError, Infeasible, NoSafeAction
-from almostsure.files import must_hold
+from almostsure.files import file_name, must_hold
 from almostsure.memory import require
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
@@ -358,6 +358,7 @@ class RiskShield:
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: Model) -> RiskShield:
         """Read a shield of ``mdp``.  A file with a risk that is too small, or not 0 where it must be, is refused."""
+        file_name(path, "RiskShield.load(path, mdp)")
         model, result = as_model(mdp), cls.__new__(cls)
         promise = read_risks(path, known_probabilities(model))
         result.mdp, result.budget, result.risk = model, promise.budget, promise.risk

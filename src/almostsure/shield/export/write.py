@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from itertools import chain
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ArgumentError
-from almostsure.files import atomic_write
+from almostsure.files import atomic_write, file_name
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.origin import Origin
 from almostsure.shield.export.names import Names, header_names, how_to_find, plain
@@ -68,7 +68,8 @@ def write_module(
     path: str | PathLike[str], runtime: str, mdp: MDP | Identity, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> tuple[Path, Path]:
     """Write a runtime as a module, and its table beside it, which also has the names; returns both paths."""
-    module = Path(path) if Path(path).suffix == ".py" else Path(f"{fspath(path)}.py")
+    name = file_name(path)
+    module = Path(name) if Path(name).suffix == ".py" else Path(f"{name}.py")
     if not module.stem.isidentifier() or keyword.iskeyword(module.stem):
         raise ArgumentError(
             f"path must end in the name of a Python module, such as shield_table.py; got {module.name!r}"
@@ -78,8 +79,8 @@ def write_module(
     np.savez(buffer, **arrays, **about)  # type: ignore[arg-type]
     content = buffer.getvalue()
     text = _module_text(runtime)
-    for name, value in (("MODEL", mdp.fingerprint), ("TABLE", hashlib.sha256(content).hexdigest())):
-        text = text.replace(f'\n{name} = ""', f'\n{name} = "{value}"')
+    for constant, value in (("MODEL", mdp.fingerprint), ("TABLE", hashlib.sha256(content).hexdigest())):
+        text = text.replace(f'\n{constant} = ""', f'\n{constant} = "{value}"')
     text = text.replace('\nLEARNED = ""', f"\nLEARNED = {mdp.origin.learned!r}")
     table = module.with_suffix(".npz")
     with atomic_write(table) as file:  # first: a module without its table refuses everything
@@ -110,8 +111,8 @@ def write_header(
     **fields: object,
 ) -> Path:
     """Write a C99 header: a text, the arrays, and a text; ``fields`` stand in braces in both texts; its path."""
-    if Path(path).suffix.lower() not in HEADERS:
-        raise ArgumentError(f"path must end in {' or '.join(HEADERS)}, as C headers do; got {fspath(path)!r}")
+    if Path(file_name(path)).suffix.lower() not in HEADERS:
+        raise ArgumentError(f"path must end in {' or '.join(HEADERS)}, as C headers do; got {file_name(path)!r}")
     if not IDENTIFIER.fullmatch(name):
         raise ArgumentError(f"name must be letters, digits and underscores, and begin with a letter; got {name!r}")
     if max(mdp.num_states, *(array.size for array in arrays.values())) >= 2**32 - 1:
