@@ -84,6 +84,7 @@ def test_every_package_says_what_it_exports(package: str) -> None:
         for alias in node.names
     }
     assert set(module.__all__) == imported - {"on_demand", "MissingExtra", "register"}
+    assert set(module.__all__) <= set(dir(module))  # for Tab, before anything was imported
     values = {name: getattr(module, name) for name in module.__all__}
     # A package may share its name with its main function only if it can be called like it.
     assert [name for name, value in values.items() if inspect.ismodule(value) and not callable(value)] == []
@@ -104,6 +105,8 @@ def test_exports_are_imported_when_they_are_asked_for(tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     sys.modules.pop("colorsys", None)
     package = importlib.import_module("lazily")
+    assert {"hls_to_rgb", "inside"} <= set(dir(package))
+    assert not {"TYPE_CHECKING", "on_demand"} & set(dir(package))
     assert "colorsys" not in sys.modules
     assert package.hls_to_rgb is importlib.import_module("colorsys").hls_to_rgb
     assert package.inside.here == 1

@@ -84,7 +84,3 @@ __all__ = [
     # Errors; the others are in almostsure.errors
     "AlmostSureError",
 ]
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

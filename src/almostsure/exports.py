@@ -15,16 +15,21 @@ from typing import Any
 
 
 def on_demand(package: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package that imports its exports under ``TYPE_CHECKING``."""
+    """The ``__getattr__`` of a package that imports its exports under ``TYPE_CHECKING``; ``dir`` lists them, too."""
+    module = sys.modules[package]
 
     def attribute(name: str) -> Any:
         home = _homes(package).get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}{_elsewhere(package, name)}")
         value = import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
-        setattr(sys.modules[package], name, value)  # the next access finds it at once
+        setattr(module, name, value)  # the next access finds it at once
         return value
 
+    def names() -> list[str]:
+        return sorted({*vars(module), *_homes(package)} - {"TYPE_CHECKING", "on_demand"})
+
+    vars(module)["__dir__"] = names
     return attribute
 
 
