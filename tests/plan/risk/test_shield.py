@@ -247,3 +247,9 @@ def test_a_model_of_counted_frequencies_is_refused(road, tmp_path):
     for mdp in (learned, asure.load(tmp_path / "learned.umb")):
         with pytest.raises(ModelError, match="this model was learned"):
             RiskShield(mdp, 1, 0.5)
+
+
+def test_a_start_that_surely_overspends_beside_one_that_does_not_is_an_error_without_a_warning():
+    mdp = from_transitions([0, 1], [0, 0], [1, 2], [1, 1], [0, 0], [0, 1], terminal=[2], initial={0: 0.5, 1: 0.5})
+    with pytest.raises(Infeasible, match=r"more than 0 damage cannot be ruled out at a risk below 1\.0"):
+        RiskShield(mdp, 0, 0.5)

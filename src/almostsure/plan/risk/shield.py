@@ -432,7 +432,7 @@ def _left(risk: Any, used: Any, least: Floats) -> Floats:
     """ρ' = p̄' + (1 − p̄') (ρ − q̄)/(1 − q̄), rounded down but never below p̄'; 1 where ρ = 1."""
     risk, used = np.broadcast_arrays(np.asarray(risk, np.float64), np.asarray(used, np.float64))
     below = np.nextafter
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # q̄ = 1: a share of nothing
         share = below(below(risk - used, 0.0) / below(1.0 - used, 2.0), 0.0)
     extra = below(below(1.0 - least, 0.0) * np.clip(share, 0.0, 1.0), 0.0)
     result: Floats = np.where(risk >= 1.0, 1.0, np.maximum(below(least + extra, 0.0), least))
