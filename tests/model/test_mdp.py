@@ -124,11 +124,15 @@ def test_several_initial_states_are_not_one():
     with pytest.raises(ModelError, match="starts in one of 2 states, not in one"):
         mdp.initial_state  # noqa: B018
     assert "starts in one of 2" in repr(mdp)
+    assert "\n  start      one of 2 states, each as likely: 0; 1\n" in mdp.summary()
+    mdp = from_transitions(range(4), [0] * 4, range(4), [1] * 4, [0] * 4, [0] * 4, initial=[0.1, 0.2, 0.3, 0.4])
+    assert "one of 4 states, with probabilities 0.1 … 0.4: 0; 1; 2; …\n" in mdp.summary()
 
 
 def test_repr_and_summary_are_worth_reading(mdp):
     assert repr(mdp) == "<MDP: 2 states, 3 choices, 4 outcomes, starts in Start>"
     summary = mdp.summary()
+    assert "  start " not in summary
     for part in ("actions    3 (1–2 per state): left, never, right", "1 of the outcomes hurt (25.0%), by at most 1",
                  "reward     0 … 1", "terminal   1", mdp.fingerprint[:16]):  # fmt: skip
         assert part in summary

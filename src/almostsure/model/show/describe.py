@@ -26,6 +26,7 @@ def facts(mdp: MDP) -> list[tuple[str, str]]:
     some = ", ".join([*map(shown, names[:6]), *["…"] * (len(names) > 6)])
     share = f"{damaging / mdp.num_outcomes:.1%}"
     return [
+        *([] if mdp.initial_states.size == 1 else [("start", _starts(mdp))]),
         ("actions", f"{mdp.num_actions} ({per_state} per state)" + (some and f": {some}")),
         ("damage", f"{damaging:,} of the outcomes hurt ({share}), by at most {mdp.max_damage}"),
         ("reward", f"{mdp.reward.min():g} … {mdp.reward.max():g}"),
@@ -33,3 +34,12 @@ def facts(mdp: MDP) -> list[tuple[str, str]]:
         ("memory", f"{mdp.nbytes / 2**20:,.2f} MiB ({mdp.nbytes / mdp.num_outcomes:.1f} bytes per outcome)"),
         ("identity", mdp.fingerprint[:16]),
     ]
+
+
+def _starts(mdp: MDP) -> str:
+    """Where runs start, of several states, and how probably in each."""
+    least, most = mdp.initial_probabilities.min(), mdp.initial_probabilities.max()
+    likely = "each as likely" if most - least < 1e-9 else f"with probabilities {least:.3g} … {most:.3g}"
+    count = mdp.initial_states.size
+    names = [*(shown(mdp.state_name(state)) for state in mdp.initial_states[:3].tolist()), *["…"] * (count > 3)]
+    return f"one of {count:,} states, {likely}: {'; '.join(names)}"

@@ -18,6 +18,9 @@ a label.  Decimal numbers mean what is written: with ``scale=0.1`` one unit is o
 **A goal** ends a run; a step that ends in a goal is taken in full, with its damage.  Deadlocks are terminal: on the
 self-loop that Storm gives them, nothing hurts and nothing is earned.
 
+**Several starts.**  Where ``init … endinit`` holds in several states, a run starts in one of them, each as likely:
+returns are means over them, and budgets suffice from each of them.
+
 **Names.**  States are named by their variables (``x=1, y=0``), up to a million of them; choices without an action are
 called ``choice 0``, ``choice 1``, …, and ``end`` where runs end; a Markov chain has one choice per state.  Labels,
 variables and other reward structures of the file stay with the model.
@@ -67,6 +70,8 @@ def from_prism(
     memory_limit: int | None = None,
 ) -> MDP:
     """Build a model from a PRISM (``.prism``, ``.pm``, ``.nm``), JANI (``.jani``) or DRN (``.drn``, ``.drn.gz``) file.
+
+    Several initial states (``init … endinit``) are taken as equally likely.
 
     Parameters
     ----------
