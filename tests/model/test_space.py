@@ -6,10 +6,13 @@ import pickle
 import numpy as np
 import pytest
 
+from almostsure import Shield, minimal_budget
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.build.transitions import from_transitions
+from almostsure.model.build.transitions import build, from_transitions
 from almostsure.model.layout import Layout
+from almostsure.model.origin import Origin
 from almostsure.model.space import Space
+from almostsure.model.umb.valuations import valuation_names
 
 
 def test_the_same_number_of_actions_everywhere():
@@ -215,3 +218,54 @@ def test_a_space_cannot_be_changed():
         space.end = 1
     with pytest.raises(AttributeError, match="colour"):
         space.colour = "red"
+
+
+@pytest.fixture(params=[True, False])
+def program(request):
+    """A model whose states have variables, with and without names."""
+    variables = {"up": np.array([False, False, True, True]), "x": np.array([0, 1, 0, 1]), "p": np.full(4, 1 / 3)}
+    columns = [np.arange(4), np.zeros(4, np.int64), np.arange(4), np.ones(4), np.zeros(4), np.zeros(4, np.uint8)]
+    names = valuation_names(variables) if request.param else None
+    return build(columns, num_states=4, initial=0, state_names=names, origin=Origin(variables=variables))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "up=true, x=1, p=0.333333",
+        "x=1,p=0.333333,up=true",
+        {"x": 1, "up": True, "p": 1 / 3},
+        {"x": 1.0, "up": "true", "p": "0.333333"},
+    ],
+)
+def test_states_of_programs_are_found_by_their_variables(program, state):
+    assert program.state(state) == 3
+    assert program.choices(state) == range(3, 4)
+    minimal = minimal_budget(program)
+    assert minimal.of(state) == 0
+    assert Shield(minimal).allowed(state, 0).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ("x=1", r"unknown state 'x=1'\. A state has a value for every variable; missing here: up, p"),
+        ({"up": True, "p": 1 / 3}, r"missing here: x\."),
+        ({}, r"missing here: up, x, p"),
+        ("y=1, up=true, p=0.333333", r"unknown variable 'y'\. The variables are: up, x, p"),
+        ({"x": 2, "up": True, "p": "0.333333"}, r"unknown state 'up=true, x=2, p=0.333333'"),
+        ({"x": True, "up": True, "p": "0.333333"}, r"unknown state 'up=true, x=true, p=0.333333'"),
+        ({"x": 1, "up": 1, "p": "0.333333"}, r"unknown state 'up=1, x=1, p=0.333333'"),
+        ("x=1, x=0, up=true, p=0.333333", r"unknown state 'x=1, x=0, up=true, p=0.333333'"),
+    ],
+)
+def test_values_that_are_of_no_state_are_refused(program, state, message):
+    with pytest.raises(UnknownName, match=message):
+        program.state(state)
+
+
+def test_values_of_several_states_are_refused():
+    columns = [np.arange(2), np.zeros(2, np.int64), np.arange(2), np.ones(2), np.zeros(2), np.zeros(2, np.uint8)]
+    mdp = build(columns, num_states=2, initial=0, origin=Origin(variables={"x": np.zeros(2, np.int8)}))
+    with pytest.raises(UnknownName, match=r"unknown state 'x=0'\. 2 states have these values; give the number of one"):
+        mdp.state("x=0")

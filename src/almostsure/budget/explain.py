@@ -8,8 +8,9 @@ explained when all of it is spent, an infinite one when the play comes back to w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -135,7 +136,7 @@ class Explanation:
         return f"{state(step.state)}: {action(step.action)} ({needs}) → {state(step.next_state)}, {hurt}"
 
 
-def explain(minimal: MinimalBudget, state: int | str, action: int | str | None) -> Explanation:
+def explain(minimal: MinimalBudget, state: int | str | Mapping[str, Any], action: int | str | None) -> Explanation:
     """The explanation of a state's budget, or of an action's."""
     mdp = minimal.mdp
     s = mdp.state(state)

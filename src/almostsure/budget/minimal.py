@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
@@ -49,7 +50,7 @@ class Needs:
         object.__setattr__(self, "checked", True)
         return self
 
-    def of(self, state: int | str, action: int | str | None = None) -> int:
+    def of(self, state: int | str | Mapping[str, Any], action: int | str | None = None) -> int:
         """What a state needs, or what one of its actions needs; INFINITE if nothing suffices.
 
         Examples
@@ -151,7 +152,9 @@ class MinimalBudget(Needs):
         values, counts = np.unique(self.of_state[: self.mdp.unknown], return_counts=True)
         return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
-    def explain(self, state: int | str | None = None, action: int | str | None = None) -> Explanation:
+    def explain(
+        self, state: int | str | Mapping[str, Any] | None = None, action: int | str | None = None
+    ) -> Explanation:
         """Why a state (or an action of it) needs what it needs: how nature forces the damage; by default the start.
 
         See :class:`almostsure.budget.explain.Explanation`; print it.

@@ -17,6 +17,7 @@ outcome with three outcomes per choice and four choices per state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, final
 
@@ -140,6 +141,10 @@ class MDP(Space):
                 raise ModelError(f"{self.describe_state(state)} must lead to itself with {rule}", state=state)
 
     # ------------------------------------------------------------------ content
+
+    @property
+    def _variables(self) -> Mapping[str, npt.NDArray[Any]]:
+        return self.origin.variables
 
     @property
     def num_outcomes(self) -> int:

@@ -1,14 +1,19 @@
-"""Names of states and actions: checked where users give them, told apart where a file repeats them."""
+"""Names of states and actions: checked where users give them, told apart where a file repeats them.
+
+States of programs are also found by the values of their variables, in any order.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from almostsure.errors import ModelError, UnknownName
-from almostsure.model.arrays import Ints
+from almostsure.model.arrays import Bools, Ints
 from almostsure.wording import counted
 
 LONGEST_SHOWN = 60  # characters of a name that is an example of names
@@ -68,6 +73,52 @@ def unknown_name(what: str, name: str, names: Sequence[str]) -> UnknownName:
 def named(names: Sequence[str] | None, index: int) -> str:
     """What follows an index in a message: its name, if it has one."""
     return f" {names[index]!r}" if names is not None and index < len(names) else ""
+
+
+def split_values(name: str) -> dict[str, str]:
+    """``"x=1, up=true"`` as ``{"x": "1", "up": "true"}``; nothing if it has another form."""
+    parts = [tuple(piece.strip() for piece in part.partition("=")) for part in name.split(",")]
+    values = {variable: value for variable, _, value in parts}
+    return values if len(values) == len(parts) and all(variable and value for variable, _, value in parts) else {}
+
+
+def state_with(
+    variables: Mapping[str, npt.NDArray[Any]], values: Mapping[str, object], names: Sequence[str] | None
+) -> int:
+    """The state in which every variable has the value given; ``variables`` have one value per state."""
+    for variable in values:
+        if variable not in variables:
+            raise UnknownName("variable", variable, variables, f"The variables are: {', '.join(variables)}.")
+    given = ", ".join(f"{name}={_text(values[name])}" for name in variables if name in values)
+    missing = [name for name in variables if name not in values]
+    if missing:
+        remedy = f"A state has a value for every variable; missing here: {', '.join(missing)}."
+        raise UnknownName("state", given, (), remedy)
+    found = np.flatnonzero(np.logical_and.reduce([_equals(variables[name], values[name]) for name in variables]))
+    if found.size > 1:
+        raise UnknownName("state", given, (), f"{found.size} states have these values; give the number of one of them.")
+    if not found.size:
+        raise unknown_name("state", given, names or ())
+    return int(found[0])
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, (bool, np.bool_)) else str(value)
+
+
+def _equals(column: npt.NDArray[Any], value: object) -> Bools:
+    """Where a variable has this value, given as itself or as text; never true for 1, or 2 for true."""
+    text = _text(value)
+    if column.dtype == np.bool_:
+        return column == (text == "true") if text in ("true", "false") else np.zeros(column.size, np.bool_)
+    try:
+        number = int(text) if text.lstrip("+-").isdecimal() else float(text)
+    except ValueError:
+        return np.zeros(column.size, np.bool_)
+    if column.dtype.kind != "f":
+        return np.asarray(column == number)
+    unique, place = np.unique(column, return_inverse=True)
+    return np.array([f"{known:g}" == f"{number:g}" for known in unique.tolist()], np.bool_)[place]  # as names show it
 
 
 def shown(name: str) -> str:

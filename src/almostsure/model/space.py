@@ -14,7 +14,7 @@ A choice is a state–action pair; those of state ``s`` are ``choice_ptr[s]`` �
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypedDict
 
@@ -39,7 +39,7 @@ from almostsure.model.build.given import Actions, Initial, action_rows, initial_
 from almostsure.model.build.validate import check_choices, check_initial
 from almostsure.model.labels import Labels, read_labels, with_more_states
 from almostsure.model.layout import Layout
-from almostsure.model.naming import checked_names, distinct, shown, unknown_name
+from almostsure.model.naming import checked_names, distinct, shown, split_values, state_with, unknown_name
 from almostsure.wording import brief, counted
 
 Encode = Callable[[Any], int | str]
@@ -253,8 +253,17 @@ class Space:
             )
         return index
 
-    def state(self, state: int | str | tuple[Any, ...] | frozenset[Any]) -> int:
-        """The index of a state given by index or name."""
+    @property
+    def _variables(self) -> Mapping[str, npt.NDArray[Any]]:
+        """The variables that states are made of, each [num_states]; a model of a program has some."""
+        return {}
+
+    def state(self, state: int | str | tuple[Any, ...] | frozenset[Any] | Mapping[str, Any]) -> int:
+        """The index of a state given by index or name.
+
+        A state of a program is also given by the value of every variable, in any order: ``"y=0, up=true"``, or
+        ``{"y": 0, "up": True}``.
+        """
         if isinstance(state, str):
             return self._state_by_name(state)
         encode = getattr(self, "encode", None)  # not there yet while labels are read
@@ -262,6 +271,8 @@ class Space:
             return self.state(encode(state))  # as the function or the environment knows it
         if isinstance(state, (tuple, frozenset)) and self.state_names and str(state) in self.state_names:
             raise UnknownName("state", state, (), BY_NAME)
+        if not isinstance(state, int) and isinstance(state, Mapping) and self._variables:
+            return state_with(self._variables, state, self.state_names)
         return _index("state", state, self.num_states)
 
     def _state_by_name(self, name: str) -> int:
@@ -269,10 +280,14 @@ class Space:
             extra = {END: self.end, UNKNOWN: self.unknown}.get(name)
             if extra is not None:
                 return extra
+            if self._variables and (values := split_values(name)):
+                return state_with(self._variables, values, None)
             raise UnknownName("state", name, (), f"This model's states have no names; use 0 … {self.num_states - 1}.")
         if self._state_index is None:
             self._state_index = {n: i for i, n in enumerate(self.state_names)}
         if name not in self._state_index:
+            if self._variables and (values := split_values(name)):
+                return state_with(self._variables, values, self.state_names)
             raise unknown_name("state", name, self.state_names)
         return self._state_index[name]
 
@@ -292,17 +307,17 @@ class Space:
             return self.action_names.index(action)
         return _index("action", action, self.num_actions)
 
-    def choices(self, state: int | str) -> range:
+    def choices(self, state: int | str | Mapping[str, Any]) -> range:
         """The choices of a state."""
         s = self.state(state)
         return range(int(self.choice_ptr[s]), int(self.choice_ptr[s + 1]))
 
-    def actions(self, state: int | str) -> Ints:
+    def actions(self, state: int | str | Mapping[str, Any]) -> Ints:
         """The action ids of a state, ascending."""
         of_state = self.choices(state)
         return self.choice_action[of_state.start : of_state.stop]
 
-    def choice(self, state: int | str, action: int | str) -> int:
+    def choice(self, state: int | str | Mapping[str, Any], action: int | str) -> int:
         """The index of the choice of ``action`` at ``state``."""
         s, a = self.state(state), self.action(action)
         actions = self.actions(s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def indices(space: Space, states: Any) -> Any:
     """States as indices, where they are names or what a function knows them as; others are left to be checked."""
     if isinstance(states, (int, np.generic)) or (isinstance(states, np.ndarray) and states.dtype.kind in "iu"):
         return states
-    if isinstance(states, (str, tuple, frozenset)) and is_one(space, states):
+    if isinstance(states, (str, tuple, frozenset, Mapping)) and is_one(space, states):
         return space.state(states)
     if isinstance(space.encode, Encode) and isinstance(states, (list, tuple)):
         return [indices(space, state) for state in states]
