@@ -44,3 +44,11 @@ def test_of_large_models_only_what_may_help_is_said(monkeypatch):
     assert instead(asure.minimal_budget(pit))[1:] == [
         "A number of steps, minimal_budget(mdp, horizon=T), or a stated risk, RiskShield, may help."
     ]
+
+
+@pytest.mark.parametrize(("count", "shown"), [(2, "x=0, y=0; x=1, y=0."), (5, "x=3, y=0; and 1 more state.")])
+def test_names_that_hold_commas_are_told_apart(count, shown):
+    names = [f"x={state}, y=0" for state in range(count)]
+    ring = [(state + 1) % count for state in range(count)]
+    mdp = from_transitions(range(count), [0] * count, ring, [1] * count, [0] * count, [1] * count, state_names=names)
+    assert instead(minimal_budget(mdp))[0].endswith(shown)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -423,7 +424,7 @@ def test_unbounded_names_the_cycle(paper):
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[2], state_names=["a", "b", "end"])
     for constraint in (Expected(1), Chance(1, 0.5)):
         with pytest.raises(
-            UnboundedReturn, match=r"reward can be collected for ever in a, b\. Use a discount"
+            UnboundedReturn, match=r"reward can be collected for ever in a; b\. Use a discount"
         ) as error:
             solve_policy(mdp, constraint)
         assert error.value.cycle == (0, 1)
@@ -476,8 +477,10 @@ def test_arguments_out_of_range(paper):
 
 
 def test_a_tolerance_that_numbers_cannot_meet(paper):
-    with pytest.raises(LimitReached, match="further apart than the tolerance 1e-16 allows"):
+    with pytest.raises(LimitReached, match="further apart than the tolerance 1e-16 allows") as caught:
         solve_policy(paper(0.6), Expected(5), tolerance=1e-16)
+    lower, upper = re.findall(r"the bounds (\S+) … (\S+) are", str(caught.value))[0]
+    assert float(lower) < float(upper)
 
 
 def test_curves_of_the_weaker_constraints(coin):

@@ -379,12 +379,14 @@ def test_a_play_counts_the_steps(mdp):
 
 def test_what_kind_of_policy_it_is(mdp, coin):
     rows = [[1, 1, 0], [0, 1, 0]]
+    one = from_transitions([0], [0], [0], [1], [0], [0])
     table = Policy.from_table(mdp, rows)
     both = np.concatenate([table.choice, table.choice])
     timed = Policy(mdp, choice=both, budget=1, block=[0, 1, 1])
     spent = Policy.from_table(mdp, rows, overspent=["out", "dash", "out"])
     rest = Rest(probability=np.array([[1.0, 0.0]]), choice=np.array([0, -1]))
     for policy, words, layers, per_block, horizon, overspent in (
+        (Policy.from_table(one, [0]), "deterministic, on states, of 1 state", 1, 1, None, True),
         (Policy.from_table(mdp, [0, 1, 0]), "deterministic, on states, of 3 states", 1, 1, None, True),
         (Policy.from_table(mdp, {"home": {0: 0.5, 1: 0.5}}), "randomised, on states, of 3 states", 1, 1, None, True),
         (table, "deterministic, on (state, remaining 0 … 1), of 3 states", 2, 2, None, False),

@@ -339,7 +339,7 @@ def check_rises(mdp: MDP, rises: Rises) -> None:
     ptr, step, value = rises
     whole = all(array.ndim == 1 and array.dtype.kind == "i" for array in rises)
     if not (whole and ptr.size == mdp.num_states + 1 and ptr[0] == 0 and ptr[-1] == step.size == value.size):
-        raise CertificateError(f"rises must be integers for each of {mdp.num_states} states")
+        raise CertificateError(f"rises must be integers for each of {counted(mdp.num_states, 'state')}")
     if (np.diff(ptr) < 0).any() or (step < 0).any() or (step >= INFINITE).any():
         raise CertificateError("rises must be those of each state in turn, with steps below 2³¹")
     inside = np.ones(step.size, np.bool_)  # not the first of its state

@@ -10,6 +10,7 @@ from almostsure.errors import AlmostSureError
 from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Ints
 from almostsure.policy.explore import Played, explore
+from almostsure.wording import counted
 
 STEPS = (100, 1_000)
 BUDGETS = (1, 2, 5)
@@ -32,8 +33,8 @@ def instead(minimal: MinimalBudget) -> list[str]:
 
 def _why(minimal: MinimalBudget) -> str:
     states = forcing(minimal)
-    named = ", ".join(minimal.mdp.state_name(s) for s in states[:NAMED].tolist())
-    more = f" and {states.size - NAMED:,} more states" if states.size > NAMED else ""
+    named = "; ".join(minimal.mdp.state_name(s) for s in states[:NAMED].tolist())
+    more = f"; and {counted(states.size - NAMED, 'more state')}" if states.size > NAMED else ""
     return f"Whatever is played, damage can be forced again and again in {named}{more}{minimal.mdp.origin.if_positive}."
 
 

@@ -139,9 +139,10 @@ def check_gap(solution: Solution) -> None:
     if lower == upper or (math.isfinite(lower) and upper - lower <= tolerance * max(1.0, abs(lower))):
         return
     remedy = "Pass a larger tolerance" if math.isfinite(upper - lower) else "Scale the rewards down"
+    digits = 12 if precise(lower, 12) != precise(upper, 12) else 17  # as many as it takes for them to differ
+    bounds = f"{precise(lower, digits)} … {precise(upper, digits)}"
     raise LimitReached(
-        f"the bounds {precise(lower, 12)} … {precise(upper, 12)} are further apart than the tolerance {tolerance:g} "
-        "allows. "
+        f"the bounds {bounds} are further apart than the tolerance {tolerance:g} allows. "
         f"{remedy}; the error's solution has these bounds.",
         solution=solution,
     )

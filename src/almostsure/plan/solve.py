@@ -116,9 +116,7 @@ def _solve(
     mdp: MDP, constraint: Constraint, discount: float, tolerance: float, horizon: int | None, *, everywhere: bool
 ) -> Solution:
     if horizon is not None and isinstance(constraint, Constraint):
-        steps = count("horizon", horizon, least=0)
-        if not steps:
-            raise ArgumentError("horizon must be at least 1: with no step there is nothing to play")
+        steps = count("horizon", horizon)
         return _within(mdp, constraint, steps, discount, tolerance, everywhere=everywhere)
     match constraint:
         case AlmostSure():

@@ -396,7 +396,7 @@ class Policy:
         on = "states" if self.budget is None else f"(state, remaining 0 … {self.budget})"
         extra = " and once overspent" if self.budget is not None and self.knows_overspent else ""
         extra += "" if self.block is None else f", for {counted(self.block.size, 'step')}"
-        return f"{kind}, on {on}{extra}, of {self.mdp.num_states:,} states"
+        return f"{kind}, on {on}{extra}, of {counted(self.mdp.num_states, 'state')}"
 
     def __str__(self) -> str:
         from almostsure.policy.text import table

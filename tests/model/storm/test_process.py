@@ -35,6 +35,8 @@ def test_files_that_storm_cannot_read(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert capfd.readouterr() == ("", "")
     with pytest.raises(FileError, match="there is no such file"):
         from_prism(tmp_path / "absent.prism", damage="x")
+    with pytest.raises(FileError, match="it is a folder, not a file"):
+        from_prism(tmp_path, damage="x")
     (tmp_path / "model.umb").write_text("")
     with pytest.raises(FileError, match=r"must end in one of .*load a UMB file with load\(\)"):
         from_prism(tmp_path / "model.umb", damage="x")

@@ -91,6 +91,44 @@ def test_a_damage_that_does_not_exist_or_is_not_whole(program: Path, damage: str
 def test_an_unknown_reward_suggests_the_nearest(program: Path) -> None:
     with pytest.raises(UnknownName, match=r"unknown reward 'tool'. Did you mean 'toll'\?"):
         from_prism(program, damage="cliff", constants="N=2", reward="tool")
+    with pytest.raises(UnknownName, match=r"unknown cost 'Steps'. Did you mean 'steps'\? .* 'steps' is 1 per step"):
+        from_prism(program, damage="cliff", constants="N=2", cost="Steps")
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        ({"damage": "enters:"}, "damage must name something; got 'enters:'"),
+        ({"damage": " "}, "damage must name something; got ' '"),
+        ({"damage": "cliff", "goal": ""}, "goal must name something; got ''"),
+        ({"damage": "cliff", "goal": "enters:go"}, r"enters: is for damage only; got goal='enters:go'\. Leave it out"),
+    ],
+)
+def test_names_must_name_something(program: Path, roles: dict[str, str], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        from_prism(program, constants="N=2", **roles)  # type: ignore[arg-type]
+
+
+def test_parameters_may_be_one_name(tmp_path: Path) -> None:
+    path = tmp_path / "slip.prism"
+    path.write_text(
+        "mdp const double p; const double q; const int N; module m x:[0..2] init 0;"
+        "[a] x=0 -> p:(x'=1)+1-p:(x'=N); [b] x=0 -> q:(x'=0)+1-q:(x'=N); endmodule"
+    )
+    listed = from_prism(path, damage="x=1", parameters=["p", "q"], constants="N=2")
+    assert from_prism(path, damage="x=1", parameters="p, q", constants="N=2") == listed
+    for wrong in ([3], "p,"):
+        with pytest.raises(ArgumentError, match=r"parameters must be names of constants, such as \['p', 'q'\]; got"):
+            from_prism(path, damage="x=1", parameters=wrong, constants="N=2")  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match=r"constants must have a value; q, N have none\. Pass constants='q=…,N=…'"):
+        from_prism(path, damage="x=1", parameters="p")
+
+
+def test_what_storm_calls_something_else_is_refused_by_type(tmp_path: Path) -> None:
+    path = tmp_path / "blind.prism"
+    path.write_text("pomdp observables x endobservables module m x:[0..1] init 0; [a] x<1 -> (x'=x+1); endmodule")
+    with pytest.raises(ModelError, match=r"blind.prism: the model must be a Markov decision process .*type POMDP\.$"):
+        from_prism(path, damage="x=1")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ INTERVALS = "contains interval updates"
 OUTSIDE = "out_of_bounds"  # Storm's label of the state that stands for every value out of range
 BUILT_IN = ("init", "deadlock")
 OPERATORS = "CFGIPRSUX"  # letters that Storm reads as operators of its property language, whatever they name
+IN_WORDS = ("and", "or", "not")  # what Python and people write
+HOW_TO_COMBINE = "write = to compare, & and | to combine, with something on either side, and ! for not"
 WORDS = {"true", "false", "min", "max", "mod", "pow", "floor", "ceil", "round", "log"}
 DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
 HINTS = {  # what to do about Storm's messages, by a part of them
@@ -104,10 +106,10 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     _limit(request["memory_limit"])
     source = _Explicit(stormpy, request) if request["is_drn"] else _Program(stormpy, request)
     model, notes = source.build()
-    labels = source.add_labels(model)
     kind = str(model.model_type).rpartition(".")[2]
     if kind not in ("MDP", "DTMC"):
         raise _wrong_type(kind)
+    labels = source.add_labels(model)
     options = stormpy.io.UmbExportOptions()
     options.compression = stormpy.io.CompressionMode.NO_COMPRESSION
     stormpy.io.export_to_umb(model, os.path.join(request["folder"], "model.umb"), options=options)
@@ -297,7 +299,7 @@ class _Program(_Source):
         except RuntimeError as error:
             message = str(error).strip()
             if re.search(r"==|&&|\|\||[=<>&|]\s*$", text):
-                message = "write = to compare and &, | to combine, with something on either side"
+                message = HOW_TO_COMBINE
             elif NOT_BOOLEAN in message:
                 message = "it is a number, neither true nor false"
             raise _no_condition(text, message) from None
@@ -327,6 +329,8 @@ class _Program(_Source):
     def _check_words(self, role: str, text: str) -> None:
         known = self._identifiers()
         for word in re.findall(r"[A-Za-z_]\w*", re.sub(r'"[^"]*"', "", text)):
+            if word not in known and word.lower() in IN_WORDS:
+                raise _no_condition(text, HOW_TO_COMBINE)
             if word not in known and word not in WORDS and word in self.names["label"]:
                 raise _no_condition(text, f'inside a condition, labels stand in double quotes: "{word}"')
             if word not in known and word not in WORDS:
@@ -523,8 +527,9 @@ def _constants(stormpy: Any, program: Any, request: dict[str, Any]) -> dict[str,
             raise Problem(f"constant {name!r} has a value in the file, which cannot be changed. Leave it out.")
     missing = [name for name, entry in declared.items() if not (entry.defined or name in given or name in parameters)]
     if missing:
+        has = "has" if len(missing) == 1 else "have"
         example = ",".join(f"{name}=…" for name in missing)
-        message = f"constants must have a value; {', '.join(missing)} has none. Pass constants='{example}'"
+        message = f"constants must have a value; {', '.join(missing)} {has} none. Pass constants='{example}'"
         raise Problem(f"{message}, or name those that are to stay unknown with parameters=.")
     return {name: _value(stormpy, name, value, declared[name].type) for name, value in given.items()}
 

@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 
 from almostsure.arguments import as_python
-from almostsure.errors import FileError, ModelError
+from almostsure.errors import ArgumentError, FileError, ModelError
 from almostsure.files import DRN, JANI, STORM, file_name, give_back
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Constant, split_constants
@@ -65,7 +65,7 @@ def from_prism(
     cost: str | None = None,
     goal: str | None = None,
     scale: Constant | Fraction | None = None,
-    parameters: Sequence[str] = (),
+    parameters: Sequence[str] | str = (),
     time_limit: float | None = None,
     memory_limit: int | None = None,
 ) -> MDP:
@@ -88,7 +88,7 @@ def from_prism(
     scale
         The unit of damage, where it is fractional or above 255: d counts as ⌈d / scale⌉.
     parameters
-        Constants of a parametric model that keep no value.
+        Constants of a parametric model that keep no value, as ``["p", "q"]`` or ``"p,q"``.
     time_limit, memory_limit
         Seconds and bytes of memory that Storm may take; by default any time, and the memory that can be had.
 
@@ -111,7 +111,7 @@ def from_prism(
     _check_path(shown)
     roles = Roles(damage, reward, cost, goal, None if scale is None else as_scale(scale)).checked()
     values = {name: _plain(name, value) for name, value in split_constants(constants).items()}
-    told = {"constants": values, "parameters": list(parameters)}
+    told = {"constants": values, "parameters": _names(parameters)}
     mdp = _read(shown, roles, told, limits(time_limit, memory_limit))
     give_back(mdp.nbytes)
     return mdp
@@ -155,10 +155,19 @@ def _built(request: dict[str, Any], shown: str, limit: Limits) -> tuple[Umb, dic
 
 def _check_path(shown: str) -> None:
     if not os.path.isfile(shown):
-        raise FileError(f"cannot read {shown!r}: there is no such file.", path=shown)
+        why = "it is a folder, not a file" if os.path.isdir(shown) else "there is no such file"
+        raise FileError(f"cannot read {shown!r}: {why}.", path=shown)
     if not shown.lower().endswith(STORM):
         hint = "load a UMB file with load()" if shown.lower().endswith(".umb") else "rename the file"
         raise FileError(f"{shown}: the name of a model file must end in one of {', '.join(STORM)}; {hint}.", path=shown)
+
+
+def _names(parameters: Sequence[str] | str) -> list[str]:
+    """The names of constants, as a list."""
+    names = [name.strip() for name in parameters.split(",")] if isinstance(parameters, str) else list(parameters)
+    if not all(isinstance(name, str) and name for name in names):
+        raise ArgumentError(f"parameters must be names of constants, such as ['p', 'q']; got {parameters!r:.60}")
+    return names
 
 
 def _plain(name: str, value: Any) -> Constant:

@@ -51,6 +51,10 @@ class Roles(NamedTuple):
         for what, name in zip(self._fields[:-1], self[:-1], strict=True):
             if not isinstance(name, str) and (name is not None or what == "damage"):
                 raise ArgumentError(f"{what} must be text, a name or an expression; got {name!r:.60}")
+            if name is not None and not name.removeprefix(ENTERS).strip():
+                raise ArgumentError(f"{what} must name something; got {name!r}")
+            if name is not None and what != "damage" and name.startswith(ENTERS):
+                raise ArgumentError(f"{ENTERS} is for damage only; got {what}={name!r}. Leave it out.")
         return self
 
 
@@ -272,7 +276,12 @@ def _accumulated(umb: Umb, name: str | None, role: str) -> Floats:
         return np.zeros(umb.sizes.outcomes)
     if name == STEPS and STEPS not in umb.names("reward"):
         return np.ones(umb.sizes.outcomes)
-    return umb.reward(name.removeprefix("reward:"), role)
+    plain = name.removeprefix("reward:")
+    try:
+        return umb.reward(plain)
+    except UnknownName:
+        known = [*umb.names("reward"), STEPS]
+        raise UnknownName(role, plain, known, f"{umb.inventory()} {STEPS!r} is 1 per step.") from None
 
 
 def as_scale(scale: Scale) -> Fraction:

@@ -149,7 +149,7 @@ def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:
     there = np.bincount(flow.owner, answer.flow, minlength=flow.num_states) > TINY
     apart = flow.state[there & ~reachable(used)]
     if apart.size:
-        shown = ", ".join(mdp.state_name(s) for s in np.unique(apart % mdp.num_states)[:6].tolist())
+        shown = "; ".join(mdp.state_name(s) for s in np.unique(apart % mdp.num_states)[:6].tolist())
         raise LimitReached(
             f"no policy attains the best return, {upper:.10g}; it is approached by ever rarer and ever longer visits "
             f"to {shown}. Use a discount below 1, or end the episode there."
@@ -158,7 +158,7 @@ def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:
 
 def _unbounded(mdp: MDP, states: Ints, constraint: Constraint) -> UnboundedReturn:
     cycle = tuple(np.unique(states).tolist())
-    shown = ", ".join(mdp.state_name(s) for s in cycle[:6]) + (f", … ({len(cycle)} states)" if len(cycle) > 6 else "")
+    shown = "; ".join(mdp.state_name(s) for s in cycle[:6]) + (f"; … ({len(cycle)} states)" if len(cycle) > 6 else "")
     return UnboundedReturn(
         f"with {constraint} the return has no bound: reward can be collected for ever in {shown}. "
         "Use a discount below 1, or end the episode there.",

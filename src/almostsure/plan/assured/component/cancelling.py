@@ -21,6 +21,7 @@ from almostsure.plan.programme.flow import Flow, end_components, spread
 from almostsure.plan.programme.highs import FEASIBLE
 from almostsure.plan.programme.means import mean_gain, surely_gains
 from almostsure.policy.evaluation.linear import SuperLU
+from almostsure.wording import counted
 
 NEARLY = 1e-6  # by how much a choice may seem to lose, times the rewards' size, to be tried
 SIMPLE = 10**6  # the largest denominator of a simple fraction
@@ -66,8 +67,9 @@ def _settle(flow: Flow, tight: Bools, terms: int, potential: Floats, forever: Bo
             forever[somebody] = True
             return inner
         raise LimitReached(
-            f"gains and losses cancel out so nearly, in a cycle of {members.size} states, that 64-bit numbers cannot "
-            "tell whether the return has a bound. Give the cycle a clear cost, or use a discount below 1."
+            f"gains and losses cancel out so nearly, in a cycle of {counted(members.size, 'state')}, that 64-bit "
+            "numbers cannot tell whether the return has a bound. Give the cycle a clear cost, or use a discount below "
+            "1."
         )
     return inner
 

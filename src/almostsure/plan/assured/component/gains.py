@@ -30,6 +30,7 @@ from almostsure.plan.programme.flow import Flow, choice_graph, end_components
 from almostsure.plan.programme.means import gain_sign, gaining_components
 from almostsure.policy.evaluation.chain import add_up
 from almostsure.policy.evaluation.linear import SuperLU
+from almostsure.wording import counted
 
 UNPROVED = "the bounds could not be proved in 64-bit numbers. Pass a larger tolerance."
 MAX_ITERATIONS = 1000
@@ -202,8 +203,8 @@ class _Game:
         for choices in gaining_components(flow):
             if gain_sign(flow, choices, self.terms, self.size) >= 0:
                 raise LimitReached(
-                    f"gains and losses in a cycle of {np.unique(self.owner[choices]).size} states, which is never "
-                    "left, are so far apart in size that 64-bit numbers cannot tell which prevail. Pass discount "
+                    f"gains and losses in a cycle of {counted(np.unique(self.owner[choices]).size, 'state')}, which is "
+                    "never left, are so far apart in size that 64-bit numbers cannot tell which prevail. Pass discount "
                     "below 1, or a larger budget with which it can be left."
                 )
 
