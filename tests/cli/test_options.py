@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import almostsure as asure
@@ -18,6 +19,7 @@ from almostsure.cli.options import complete_learner, complete_model
 from almostsure.cli.output import budget_column
 from almostsure.cli.task import Task, complete_action, complete_state
 from almostsure.errors import ArgumentError, UnknownName
+from almostsure.model.origin import Origin
 
 PROGRAM = """mdp
 module walk
@@ -238,3 +240,12 @@ def test_without_a_budget_all_commands_take_the_same(here) -> None:
         assert here("compare", model, *few, "--json").json["budget"] == budget
     here("report", "corridor", "-o", "page.html", "--time-limit", "1")
     assert "this report is about 3: among the least safe one and the next ten" in Path("page.html").read_text("utf-8")
+
+
+def test_states_of_programs_are_named_by_their_variables_in_any_order(here, tmp_path):
+    names = ["up=false, x=0", "up=true, x=1"]
+    variables = {"up": np.array([False, True]), "x": np.array([0, 1], np.int8)}
+    mdp = asure.from_transitions([0], [0], [1], [1], [0], [1], terminal=[1], state_names=names)
+    mdp.with_origin(Origin(variables=variables)).save(tmp_path / "switch.umb")
+    assert "up=false, x=0 needs 1" in here("explain", "switch.umb", "x=0, up=false").out
+    assert "missing here: up" in here("explain", "switch.umb", "x=0").err
