@@ -128,7 +128,7 @@ def test_infinity_is_a_word(here: Callable[..., Any]) -> None:
 def test_no_damage_on_average_is_solved_and_shown(here: Callable[..., Any]) -> None:
     shown = here("solve", "hazard-map", "--limit", "0").out
     assert "worst damage  0" in shown
-    assert "deterministic, of the state " in shown
+    assert "deterministic, of the state\n" in shown
     assert "remaining" not in shown
 
 

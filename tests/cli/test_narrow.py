@@ -46,6 +46,7 @@ def narrow_and_wide(here: Here, monkeypatch: pytest.MonkeyPatch, arguments: list
 def test_no_word_is_broken(command: str, here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow, wide = narrow_and_wide(here, monkeypatch, command.split())
     assert set(words(narrow)) <= set(words(wide))
+    assert [line for line in (narrow + wide).splitlines() if line.endswith(" ")] == []
     body = narrow.partition("\nNext:")[0]  # commands are not broken, so that they can be copied
     if command not in FAILING:  # errors are not wrapped either: they may name commands and files
         assert max(map(len, body.splitlines())) <= COLUMNS

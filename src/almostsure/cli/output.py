@@ -78,7 +78,18 @@ _begun: list[bool] = []  # not empty once something was said
 def say(text: str = "", *, style: str = "") -> None:
     """A line, or a paragraph that is wrapped at the terminal's width."""
     _begun.append(True)
-    console().print(Text(clean_lines(text), style=style))
+    _print(Text(clean_lines(text), style=style))
+
+
+def _print(what: Table | Text) -> None:
+    """Print something; where there is no terminal, without the blanks at the ends of lines that Rich leaves."""
+    if console().is_terminal:
+        console().print(what)
+        return
+    with console().capture() as captured:
+        console().print(what)
+    for line in captured.get().removesuffix("\n").split("\n"):
+        console().print(Text(line.rstrip(" ")), soft_wrap=True)
 
 
 def heading(text: str) -> None:
@@ -106,7 +117,7 @@ def facts(rows: Sequence[tuple[str, object]]) -> None:
     for name, value in rows:
         if value is not None:
             grid.add_row(Text(clean(name)), value if isinstance(value, Text) else Text(clean_lines(value)))
-    console().print(grid)
+    _print(grid)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:
@@ -125,7 +136,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Seque
         result.add_column(name, justify="right" if at in right else "left", width=width)
     for row in cells[1:]:
         result.add_row(*row)
-    console().print(result)
+    _print(result)
 
 
 def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
