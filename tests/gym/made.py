@@ -36,3 +36,22 @@ def small(name, **options):
     if "Archipelago" in name:
         options["size"] = 12
     return gymnasium.make(name, **options)
+
+
+class Says(gymnasium.Env):
+    """Action 1 costs what is next in a list, and the fourth step ends the episode."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(1), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, *costs):
+        self.costs, self.at, self.true, self.worst = costs, 0, 0, 0  # true: the damage of the episode
+
+    def reset(self, *, seed=None, options=None):
+        self.steps, self.true = 0, 0
+        return 0, {}
+
+    def step(self, action):
+        cost = self.costs[self.at % len(self.costs)] if action == 1 else False
+        self.at, self.steps, self.true = self.at + 1, self.steps + 1, self.true + cost
+        self.worst = max(self.worst, self.true)
+        return 0, 0.0, False, self.steps == 4, {"cost": cost}

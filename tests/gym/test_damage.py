@@ -1,5 +1,7 @@
 """Trackers: the damage of every step, from wherever an environment has it."""
 
+from functools import partial
+
 import gymnasium
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from almostsure.gym import (
     to_gymnasium,
 )
 
-from .made import apart, cliff, hurts
+from .made import Says, apart, cliff, hurts
 
 MODES = list(AutoresetMode)
 
@@ -38,6 +40,19 @@ def test_damage_that_is_none_is_refused():
     envs.reset(seed=0)
     with pytest.raises(ModelError, match="Wrap it in DamageTracker first"):
         envs.step(np.array([0]))
+
+
+@pytest.mark.parametrize(
+    ("costs", "left"), [((False, 2), [5, 3]), ((np.int8(1), np.int64(257)), None), ((0, 0.5), None)]
+)
+def test_costs_of_different_types_are_not_fitted_into_one(costs, left):
+    envs = VectorDamageTracker(SyncVectorEnv([partial(Says, cost) for cost in costs]), budget=5)
+    envs.reset(seed=0)
+    if left is None:
+        with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got .* in environment 1"):
+            envs.step(np.array([1, 1]))
+    else:
+        assert envs.step(np.array([1, 1]))[-1]["remaining"].tolist() == left
 
 
 class Scribbles(gymnasium.Env):

@@ -20,7 +20,7 @@ from almostsure.gym import (
 )
 from almostsure.testing import mdps
 
-from .made import apart, shield_of
+from .made import Says, apart, shield_of
 
 MODES = list(AutoresetMode)
 
@@ -150,6 +150,43 @@ def test_a_column_of_damages_is_not_a_row():
     envs.reset(seed=0)
     with pytest.raises(ModelError, match=r"infos\['damage'\] must hold one number per environment, shape \[3\]; got"):
         envs.step(np.array([0, 0, 0]))
+
+
+@pytest.fixture
+def upto_two():
+    """One state, in which action 1 does 0, 1 or 2 damage."""
+    return asure.from_transitions([0] * 4, [0, 1, 1, 1], [0] * 4, [1, 0.5, 0.25, 0.25], [0] * 4, [0, 0, 1, 2])
+
+
+@pytest.mark.parametrize("vector", [SyncVectorEnv, AsyncVectorEnv])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_environments_say_in_different_types_is_not_fitted_into_one(upto_two, mode, vector):
+    """Gymnasium's columns have the type of the first environment that says something: 2 would be True."""
+    copies = [partial(Says, False, 1), partial(Says, 2, 0.0), partial(Says, np.int8(2)), partial(Says, True, 2.0)]
+    inner = vector(copies, autoreset_mode=mode)
+    envs = ShieldedVectorEnv(inner, shield_of(upto_two), 3)
+    envs.reset(seed=0)
+    for _ in range(30):
+        *_, truncated, infos = envs.step(envs.action_masks()[:, 1].astype(int))
+        assert (3 - infos["remaining"]).tolist() == list(inner.get_attr("true"))
+        if mode == AutoresetMode.DISABLED and truncated.any():
+            envs.reset(options={"reset_mask": truncated})
+    assert max(inner.get_attr("worst")) == envs.ledger.worst == 3
+    envs.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_fractions_are_not_cut_off_by_the_types_of_others(upto_two, mode):
+    online = asure.OnlineShield(num_states=1, actions=2, unknown="allow")
+    for shield in (shield_of(upto_two), online) if mode == AutoresetMode.DISABLED else (shield_of(upto_two),):
+        envs = ShieldedVectorEnv(
+            SyncVectorEnv([partial(Says, 0), partial(Says, 0, 0, 0, 0.5)], autoreset_mode=mode), shield, 3
+        )
+        envs.reset(seed=0)
+        for _ in range(3):
+            envs.step(np.array([1, 1]))
+        with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got 0\.5 at"):
+            envs.step(np.array([1, 1]))  # the last step of the episode
 
 
 def test_before_the_first_reset_and_after_an_error_there_is_nothing_to_do():

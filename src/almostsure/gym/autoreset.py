@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import Any, final
 
 import numpy as np
@@ -16,6 +17,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from almostsure.errors import ArgumentError
+from almostsure.model.build.damage import TOLD
 from almostsure.model.mdp import Bools
 
 Infos = dict[str, Any]
@@ -83,6 +85,27 @@ class Resets:
             return None
         found = infos.get("final_info")
         return found if isinstance(found, dict) else {}
+
+
+def merge_exactly(env: VectorEnv[Any, Any, Any]) -> None:
+    """Let a vector environment merge what its environments say about damage without changing any of it.
+
+    Gymnasium makes a column of the type that the first of them says, and fits what the others say into that: 2 becomes
+    True in a column of bool, 0.5 becomes 0 in one of int, None becomes NaN in one of float.
+    """
+    base = env.unwrapped
+    vars(base)["_add_info"] = MethodType(_add_info, base)
+
+
+def _add_info(vector: VectorEnv[Any, Any, Any], infos: Infos, info: Infos, at: int) -> Infos:
+    """What Gymnasium does, after columns of damage that could not hold what is said became columns of objects."""
+    for key in TOLD:
+        column, told = infos.get(key), info.get(key)
+        if key in info and isinstance(column, np.ndarray):
+            is_number = isinstance(told, (bool, int, float, np.generic, np.ndarray))
+            if not is_number or np.asarray(told).dtype != column.dtype:
+                infos[key] = column.astype(object)
+    return type(vector)._add_info(vector, infos, info, at)
 
 
 def read(infos: Infos, key: str, at: int) -> Any:

@@ -23,7 +23,7 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.arguments import check_budget
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.gym.autoreset import Infos, Resets, read, said, write
+from almostsure.gym.autoreset import Infos, Resets, merge_exactly, read, said, write
 from almostsure.gym.observation import Form, Shown, show, show_final
 from almostsure.model.build.damage import Damage, check_reset, damage_function
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
@@ -130,6 +130,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
     def __init__(self, env: VectorEnv[Any, Any, Any], damage: Damage | str | None = None, *, budget: int | None = None):
         super().__init__(env)
         self._resets = Resets(env)
+        merge_exactly(env)
         self._damage = None if damage is None else damage_function(damage)
         self._budget = None if budget is None else check_budget(budget)
         self._remaining: npt.NDArray[np.int64] = np.zeros(env.num_envs, np.int64)
@@ -259,6 +260,7 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
         self, env: VectorEnv[Any, Any, Any], budget: int, *, observe: Form = "auto", normalised: bool = False
     ) -> None:
         super().__init__(env)
+        merge_exactly(env)
         self._resets = Resets(env)
         self.budget = check_budget(budget)
         self._shown = _without_masks(env.single_observation_space, self.budget, observe, normalised)

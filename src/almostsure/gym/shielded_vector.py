@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError
-from almostsure.gym.autoreset import Infos, Resets, said, some, write
+from almostsure.gym.autoreset import Infos, Resets, merge_exactly, said, some, write
 from almostsure.gym.damage import check_resets
 from almostsure.gym.fitting import most_steps
 from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, StateOf, no_action
@@ -33,6 +33,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     The parameters are those of :class:`ShieldedEnv`, around a Gymnasium vector environment in any of its autoreset
     modes.  ``infos`` holds the same entries, one row per environment; ``action_masks()`` is [num_envs, num_actions].
+    What environments say in different types (False, 2, 0.5) is read as each says it, not as Gymnasium would merge it;
+    a vector that makes its arrays of damage itself is taken at its word.
 
     An :class:`almostsure.OnlineShield` is shared by all of them.  It may have to end the episode of one environment
     early, so it needs a vector that you reset yourself: ``autoreset_mode=AutoresetMode.DISABLED``.
@@ -86,6 +88,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             **told,
         )
         self._resets = Resets(env)
+        merge_exactly(env)
         if self.guarded.learns and self._resets.mode != AutoresetMode.DISABLED:
             raise ArgumentError(
                 "an OnlineShield may end the episode of one environment early, so the vector must be one that you "
