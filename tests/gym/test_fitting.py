@@ -2,11 +2,13 @@
 
 import gymnasium
 import pytest
+from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers import Autoreset
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
-from almostsure.gym import ShieldedEnv, ready, to_gymnasium
+from almostsure.gym import ShieldedEnv, ShieldedVectorEnv, ready, to_gymnasium
+from almostsure.learn import EnvSampler
 from almostsure.model import Steps
 from almostsure.shield import HorizonShield
 
@@ -132,3 +134,72 @@ def test_observations_without_a_meaning_need_one():
 def test_continuous_actions_are_refused_with_a_way_out():
     with pytest.raises(ArgumentError, match=r"discrete actions .* Box.*TransformAction"):
         ShieldedEnv(gymnasium.make("Pendulum-v1"), shield_of(asure.example("paper")), 1)
+
+
+class FromOne(gymnasium.Env):
+    """Actions, or states, are numbered from 1 or from another number: the first action goes on, and hurts."""
+
+    def __init__(self, actions=0, states=0):
+        self.observation_space = gymnasium.spaces.Discrete(3, start=states)
+        self.action_space = gymnasium.spaces.Discrete(2, start=actions)
+        self.actions, self.states = actions, states
+
+    def reset(self, *, seed=None, options=None):
+        self.at = self.states
+        return self.at, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        hurts = action == self.actions
+        self.at += hurts
+        return self.at, 0.0, self.at == self.states + 2, False, {"cost": int(hurts)}
+
+
+def put(env, state):
+    env.unwrapped.at = state
+    return state
+
+
+@pytest.mark.parametrize("start", [1, -2])
+def test_actions_that_are_not_numbered_from_0_are_refused_by_all(start):
+    env, mdp = FromOne(actions=start), asure.explore(FromOne())
+    shift = "action [+] 1" if start == 1 else "action - 2"
+    said = rf"^actions must be numbered from 0; .*start={start}\)\. .*TransformAction\(env, lambda action: {shift}, "
+    for refuses in (
+        lambda: asure.explore(env),
+        lambda: EnvSampler(env, put),
+        lambda: EnvSampler(env, put, actions=2),
+        lambda: asure.OnlineShield(env, actions=2),
+        lambda: ShieldedEnv(env, shield_of(mdp), 2),
+        lambda: ShieldedVectorEnv(SyncVectorEnv([lambda: env]), shield_of(mdp), 2),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            refuses()
+    renumbered = gymnasium.wrappers.TransformAction(env, lambda action: action + start, gymnasium.spaces.Discrete(2))
+    found = asure.explore(renumbered)
+    assert [out.damage for action in (0, 1) for out in found.outcomes(0, action)] == [1, 0]
+
+
+def test_observations_that_are_not_numbered_from_0_are_refused_unless_they_are_translated():
+    env, mdp = FromOne(states=1), asure.explore(FromOne())
+    shield = asure.OnlineShield(num_states=3, actions=2, unknown="allow")
+    for refuses in (
+        lambda: EnvSampler(env, put),
+        lambda: EnvSampler(env, put, num_states=3),
+        lambda: asure.OnlineShield(env),
+        lambda: ShieldedEnv(env, shield, 2),
+    ):
+        with pytest.raises(
+            ArgumentError, match=r"observations must be numbered from 0; .*lambda observation: observ.* - 1"
+        ):
+            refuses()
+    assert asure.explore(env).num_states == mdp.num_states == 3  # of whatever is observed
+    assert EnvSampler(env, put, num_states=3, encode=lambda seen: seen - 1).num_states == 3
+    ShieldedEnv(env, shield, 2, state_of=lambda seen, env: int(seen) - 1).reset(seed=0)
+
+
+def test_other_spaces_that_have_a_size_are_not_discrete():
+    env = FromOne()
+    env.action_space = gymnasium.spaces.MultiBinary(2)
+    with pytest.raises(ArgumentError, match="env must be a Gymnasium environment with Discrete actions"):
+        asure.explore(env)

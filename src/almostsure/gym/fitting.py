@@ -16,6 +16,7 @@ from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservatio
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
 from almostsure.model.build.damage import Damage, known_damage
+from almostsure.model.build.environment import discrete_size
 from almostsure.model.mdp import MDP, Bools
 from almostsure.model.space import Space
 from almostsure.shield.protocol import Guard, Watching
@@ -51,15 +52,16 @@ def check_state_of(state_of: Any) -> None:
 
 def check_actions(space: Space, actions: Any) -> None:
     """Refuse action spaces that a shield cannot mask, or another one than the model's."""
-    if not isinstance(actions, Discrete) or actions.start != 0:
+    size = discrete_size("action", actions)
+    if size is None:
         raise ArgumentError(
             f"a shield is for discrete actions numbered from 0; the environment has {actions}. Let the agent choose "
             "among finitely many: wrap it in gymnasium.wrappers.TransformAction, with a Discrete space of "
             "commands and a function that turns a command into the environment's action."
         )
-    if actions.n != space.num_actions:
+    if size != space.num_actions:
         raise ModelMismatch(
-            f"the environment has {actions.n} actions and the shield's model {space.num_actions}: the shield is for "
+            f"the environment has {size} actions and the shield's model {space.num_actions}: the shield is for "
             "another environment. Where the last actions are never available, name them all in action_names."
         )
 
@@ -70,7 +72,8 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
     Whoever plays a model of ours shows its end, too; so may what a vector environment hides.
     """
     loaded = BY_NAME if space.encode is None and (space.state_names or ("",))[0].startswith(VALUES) else ""
-    if not isinstance(observations, Discrete) or observations.start != 0:
+    size = discrete_size("observation", observations)
+    if size is None:
         example = state_of_example(observations.spaces if isinstance(observations, Dict) else ())
         raise ArgumentError(
             f"observations of {observations} are not states of a model.{loaded} Pass state_of, a function of "
@@ -79,12 +82,12 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
     numbers = {space.num_observed}
     if shows_indices(env, observations) or isinstance(env, VectorEnv):
         numbers.add(space.num_states)
-    if observations.n not in numbers:
+    if size not in numbers:
         raise ModelMismatch(
-            f"the environment has {observations.n} states and the shield's model {space.num_observed}: the shield is "
+            f"the environment has {size} states and the shield's model {space.num_observed}: the shield is "
             f"for another environment.{loaded} If observations must be translated, pass state_of."
         )
-    return int(observations.n)
+    return size
 
 
 def check_cells(guard: Watching, env: Any, budget: int) -> None:

@@ -19,6 +19,7 @@ from almostsure.crew import uninterrupted
 from almostsure.errors import ArgumentError, Blame, ModelError
 from almostsure.learn.copies import Chance, Frozen
 from almostsure.model.build.damage import TOLD, Damage, check_reset, damage_function, known_damage
+from almostsure.model.build.environment import discrete_size
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.wording import brief
 
@@ -63,7 +64,7 @@ class Simulator:
         get_state: Callable[[Any], Any] | None,
         set_state: Callable[[Any, Any], None] | None,
     ) -> None:
-        size = getattr(getattr(env, "action_space", None), "n", None)
+        size = discrete_size("action", getattr(env, "action_space", None))
         if size is None:
             raise ArgumentError(
                 "env must be a Gymnasium environment with Discrete actions. Choose a few of its actions with "
@@ -71,7 +72,7 @@ class Simulator:
             )
         if (get_state is None) != (set_state is None):
             raise ArgumentError("get_state and set_state must be given together")
-        self.num_actions = int(size)
+        self.num_actions = size
         self.env, self.key = env, key
         self.told: tuple[str, ...] = TOLD  # which entries of info say the damage, where no function does
         self.damage = None

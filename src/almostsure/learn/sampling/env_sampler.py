@@ -26,7 +26,7 @@ from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.damage import Damage, known_damage, takes_an_outcome
-from almostsure.model.build.environment import make_environment, names_environment
+from almostsure.model.build.environment import discrete_size, make_environment, names_environment
 from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.tables import from_gymnasium, without_model
 from almostsure.model.build.validate import MAX_DAMAGE
@@ -74,11 +74,11 @@ def space_of_env(
     """The states and actions of an environment, by its spaces alone; of no environment, those that are given."""
     if isinstance(env, str):
         env = make_environment(env)
-    size = _size(env, "observation_space", num_states)
+    size = _num_states(env, num_states, encode)
     if initial is None:
         listed = None if env is None else _listed_starts(env, size)
         initial = listed if listed and encode is None else np.full(size, 1 / size)  # nobody knows
-    every = _size(env, "action_space", None) if actions is None else actions
+    every = _actions_of(env, actions)
     return Space.from_actions(size, every, initial=initial, end=True, encode=encode)
 
 
@@ -157,8 +157,8 @@ class EnvSampler:
         self._env, self.encode = env, encode
         self._set_state = _toy_state(env) if set_state is None else set_state
         self._damage = known_damage(env) if damage is None else _checked_damage(damage)
-        self.num_states = _size(env, "observation_space", num_states)
-        self._actions: Actions = _size(env, "action_space", None) if actions is None else actions
+        self.num_states = _num_states(env, num_states, encode)
+        self._actions: Actions = _actions_of(env, actions)
         self.max_damage = max_damage
         self.caveat = "" if encode is None else ABSTRACTION
         self.initial = self._starts() if initial is None else initial
@@ -302,12 +302,24 @@ def _checked_damage(damage: Damage | str) -> Damage | str:
     raise ModelError(f"damage must be a function of (s, a, s2, r, terminated) or a key of info; got {damage!r}")
 
 
-def _size(env: Any, name: str, given: int | None) -> int:
-    if given is not None:
+def _num_states(env: Any, given: int | None, encode: Encode | None) -> int:
+    """How many states are observed: as many as are given, or else as the environment's observation space has."""
+    if given is not None and encode is not None:
         return count("num_states", given)
+    size = discrete_size("observation", getattr(env, "observation_space", None))
+    if given is None and size is None:
+        raise _not_discrete(env, "observation_space", "num_states and encode")
+    return size if given is None and size is not None else count("num_states", given)
+
+
+def _actions_of(env: Any, given: Actions | None) -> Actions:
+    """The actions that are given, or else all of the environment's; refused if it does not number them from 0."""
+    size = discrete_size("action", getattr(env, "action_space", None))
+    if given is None and size is None:
+        raise _not_discrete(env, "action_space", "actions")
+    return size if given is None and size is not None else given
+
+
+def _not_discrete(env: Any, name: str, what: str) -> ModelError:
     space = getattr(env, name, None)
-    size = getattr(space, "n", None) if type(space).__name__ == "Discrete" else None  # other spaces have an n, too
-    if size is None or int(getattr(space, "start", 0)):
-        what = "num_states and encode" if name == "observation_space" else "actions"
-        raise ModelError(f"the environment's {name} must be discrete, from 0; it is {space}. Give {what}.")
-    return int(size)
+    return ModelError(f"the environment's {name} must be discrete, from 0; it is {space}. Give {what}.")

@@ -1,4 +1,4 @@
-"""Gymnasium environments by their ids, spelled in the same way wherever one can be named.
+"""Gymnasium environments by their ids, spelled in the same way wherever one can be named; the sizes of their spaces.
 
 ``gym:FrozenLake-v1`` is an environment that Gymnasium knows, ``gym:MODULE:ID`` one that a module registers when it is
 imported.  Where nothing but an environment can be meant, ``gym:`` may be left out.
@@ -10,7 +10,7 @@ import importlib
 import re
 from typing import Any
 
-from almostsure.errors import ModelError, UnknownName, nearest
+from almostsure.errors import ArgumentError, ModelError, UnknownName, nearest
 
 GYM = "gym:"  # before the id of an environment
 ENVIRONMENT_ID = re.compile(r"([\w.]+:)?([\w.-]+/)?[\w.-]+-v\d+")  # such as FrozenLake-v1
@@ -48,6 +48,23 @@ def make_environment(name: str, **options: Any) -> Any:
     except Exception as error:  # a library that it needs is missing, an option that it does not have
         how = f" with {options}" if options else ""
         raise ModelError(f"{env_id} cannot be made{how}: {error}") from error
+
+
+def discrete_size(what: str, space: Any) -> int | None:
+    """How many actions or observations (``what``) a space of an environment has; None if it is not discrete.
+
+    Refused unless they are numbered from 0, as those of models are.
+    """
+    if all(kind.__name__ != "Discrete" for kind in type(space).__mro__):  # other spaces have an n, too
+        return None
+    size, start = int(space.n), int(getattr(space, "start", 0))
+    if start:
+        shift = f"{what} {'+' if (start > 0) == (what == 'action') else '-'} {abs(start)}"
+        raise ArgumentError(
+            f"{what}s must be numbered from 0; the space is {space}. Renumber them: gymnasium.wrappers."
+            f"Transform{what.title()}(env, lambda {what}: {shift}, gymnasium.spaces.Discrete({size}))."
+        )
+    return size
 
 
 def _unknown(module: str, env_id: str) -> UnknownName:
