@@ -261,7 +261,7 @@ def test_the_model_knows_the_damage_where_it_is_unique(play):
     assert play(env, 2000, budget=2)[1] == 2
 
 
-@pytest.mark.parametrize("said", [-1, 0.5, "much", 256, np.nan])
+@pytest.mark.parametrize("said", [-1, 0.5, "much", "1", 256, np.nan, 1j])
 def test_damage_that_is_no_damage_is_refused(said):
     class Hurts(gymnasium.Wrapper):
         def step(self, action):
@@ -273,6 +273,12 @@ def test_damage_that_is_no_damage_is_refused(said):
     env.reset(seed=0)
     with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got .* at choice 0"):
         env.step(0)
+    envs = ShieldedVectorEnv(
+        SyncVectorEnv([lambda: to_gymnasium(mdp), lambda: Hurts(to_gymnasium(mdp))]), env.guarded.guard, 3
+    )
+    envs.reset(seed=0)
+    with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got .* at choice 0"):
+        envs.step(np.array([0, 0]))
 
 
 def test_damage_that_the_model_excludes_is_refused():

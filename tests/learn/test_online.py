@@ -396,9 +396,13 @@ def test_it_is_a_guard():
     states, remaining = shield.begin(np.array([0, 0]), 3)
     states, remaining = shield.after((states, remaining), np.array([1, 1]), np.array([1, 1]), np.array([0, 2]))
     assert (states.tolist(), remaining.tolist()) == ([1, 1], [3, 1])
-    for said in (None, float("nan")):
-        with pytest.raises(ModelError, match="must be told the damage of every step"):
+    many = np.array([0, 0]), np.array([1, 1])
+    for said, refused in ((None, "must be told the damage of every step"), (float("nan"), "0 … 255; got nan")):
+        with pytest.raises(ModelError, match=refused):
             shield.after((0, 1), 0, 0, said)
+        for each in ([said] * 2, np.array([said] * 2)):
+            with pytest.raises(ModelError, match=refused):
+                shield.after(many, np.array([0, 0]), np.array([0, 0]), each)
     with pytest.raises(NoSafeAction, match="unknown, and refused"):
         OnlineShield("paper").begin("circle", 3)
 

@@ -39,8 +39,7 @@ def test_a_run(shield: Shield) -> None:
 def test_many_runs(shield: Shield) -> None:
     states, left = shield.begin(np.array([0, 0, 1]), 5)
     assert shield.mask(states, left).tolist() == [[True, True], [True, True], [True, False]]
-    nan = np.nan
-    reached, left = shield.after((states, left), np.array([0, 1, 0]), np.array([0, 1, 2]), np.array([2, nan, nan]))
+    reached, left = shield.after((states, left), np.array([0, 1, 0]), np.array([0, 1, 2]), np.array([2, None, None]))
     assert reached.tolist() == [0, 1, 2]
     assert left.tolist() == [3, 5, 2]
 
@@ -103,9 +102,13 @@ def test_a_damage_that_may_differ_must_be_said(shield: Shield) -> None:
     with pytest.raises(ModelError, match="may do 1, 2, and the environment's info has no 'damage'"):
         shield.after((0, 5), 0, 0)
     with pytest.raises(ModelError, match="may do 1, 2"):
-        shield.after((np.array([0]), np.array([5])), np.array([0]), np.array([0]), np.array([np.nan]))
-    for wrong in (-1, 0.5, "much", 256):
+        shield.after((np.array([0]), np.array([5])), np.array([0]), np.array([0]), np.array([None]))
+    many = np.array([0, 0]), np.array([5, 5])
+    for wrong in (-1, 0.5, "much", "1", 256, np.nan, 2**70, 1j):
         with pytest.raises(ModelError, match="damage must be an integer 0 … 255"):
             shield.after((0, 5), 0, 0, wrong)
+        for said in (np.array([wrong, wrong]), np.array([1, wrong], object), [None, wrong]):
+            with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255|may do 1, 2"):
+                shield.after(many, np.array([0, 0]), np.array([0, 0]), said)
     with pytest.raises(ModelError, match="damage must be an integer 0 … 255"):
         shield.after((np.array([0]), np.array([5])), np.array([0]), np.array([0]), np.array([-1]))

@@ -85,7 +85,7 @@ def test_damages_of_many_steps(mdp: asure.MDP, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(outcomes, "DENSE", dense)
     found = Outcomes(mdp)
     one = np.array([0, 0, 1])
-    assert found.damages(one, np.array([2, 1, 0]), np.ones(3, int), [np.nan, 3, 0]).tolist() == [255, 3, 0]
+    assert found.damages(one, np.array([2, 1, 0]), np.ones(3, int), [None, 3, 0]).tolist() == [255, 3, 0]
     assert (found._table is None) == (dense < 12)
     places = np.array([0]), np.array([1]), np.array([1])
     differ = (

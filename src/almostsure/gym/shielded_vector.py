@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -12,7 +11,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
-from almostsure.arguments import names_right_word
+from almostsure.arguments import as_python, names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, merge_exactly, said, some, write
 from almostsure.gym.damage import check_resets
@@ -149,7 +148,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
                 who = acting.nonzero()[0].tolist()
                 self.guarded.watch([self._points[at] for at in who], played[who].tolist(), [ends[at] for at in who])
                 self._points = points
-            told = self._said(infos, final, ended)
+            told = self._said(infos, final, ended, acting)
             if told is None and self.guarded.damage is not None:
                 steps = zip(self._run[0], played, reached, rewards, terminated, strict=True)
                 told = np.array([self.guarded.damage(*step) for step in steps], np.float64)
@@ -236,7 +235,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         """Carry on all runs one by one: what one of them teaches a guard holds for the next; returns their damages."""
         before, runs = self._run[1], []
         for at in range(self.num_envs):
-            damage = None if told is None or np.isnan(told[at]) else told[at].item()
+            damage = None if told is None else as_python(told[at])
             step = self._one(at), int(actions[at]), int(seen[at]), bool(terminated[at])
             runs.append(self.guarded.follow(*step, damage, float(rewards[at])))
         self._run = tuple(np.array(column) for column in zip(*runs, strict=True))
@@ -321,8 +320,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             states[at], reached[at] = self.guarded.place(finals[at], self._envs[at])
         return states, reached
 
-    def _said(self, infos: Infos, final: Infos | None, ended: Bools) -> npt.NDArray[Any] | None:
-        """The damages that the environments say, NaN where they do not; None if none of them does."""
+    def _said(self, infos: Infos, final: Infos | None, ended: Bools, acting: Bools) -> npt.NDArray[Any] | None:
+        """The damages that those who acted say, None where they do not; None if none of them does."""
         keys = [key for key in ("damage", "cost") if key in infos or key in (final or {})]
         if not keys:
             return None
@@ -333,19 +332,16 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
                     f"infos[{key!r}] must hold one number per environment, shape [{self.num_envs}]; got shape "
                     f"{list(shape)}. Make it a row: infos[{key!r}][:, 0], for example."
                 )
-        everybody = infos.get(f"_{keys[0]}")
-        if final is None and (everybody is None or everybody.all()):  # the common case, at once
-            with contextlib.suppress(TypeError, ValueError):
-                return np.asarray(infos[keys[0]], np.float64)
-        return np.array([self._told(infos, final, ended, keys, at) for at in range(self.num_envs)], np.float64)
+        if final is None and np.all(infos.get(f"_{keys[0]}", True) | ~acting):  # the common case, at once
+            return np.asarray(infos[keys[0]])
+        each: npt.NDArray[Any] = np.full(self.num_envs, None, object)
+        for at in range(self.num_envs):
+            each[at] = self._told(infos, final, ended, keys, at)
+        return each
 
-    def _told(self, infos: Infos, final: Infos | None, ended: Bools, keys: Sequence[str], at: int) -> float:
-        """What one environment says: NaN for nothing, and −1, which is refused, for what is not a number."""
-        damage = next((word for key in keys if (word := said(infos, final, ended, key, at)) is not None), np.nan)
-        try:
-            return float(damage)
-        except (TypeError, ValueError):
-            return -1.0
+    def _told(self, infos: Infos, final: Infos | None, ended: Bools, keys: Sequence[str], at: int) -> Any:
+        """What one environment says, as it says it; None for nothing."""
+        return next((word for key in keys if (word := said(infos, final, ended, key, at)) is not None), None)
 
     # ------------------------------------------------------------------ actions
 

@@ -175,7 +175,7 @@ class OnlineShield:
         """
         state, remaining = run
         if np.ndim(state) == 0:
-            if damage is None or damage != damage:
+            if damage is None:
                 choice = self._choice(state, action)
                 raise ModelError(
                     "an OnlineShield must be told the damage of every step, by an environment in info['damage'] or "
@@ -186,7 +186,7 @@ class OnlineShield:
                 )
             self.watch(state, action, next_state, damage, reward=reward, remaining=remaining)
             return self.space.state(next_state), int(remaining) - int(damage)
-        said = np.full(len(state), math.nan) if damage is None else damage
+        said = [None] * len(state) if damage is None else damage
         steps = zip(state, remaining, action, next_state, said, np.broadcast_to(reward, len(state)), strict=True)
         runs = [self.after((s, left), a, s2, as_python(d), reward=r) for s, left, a, s2, d, r in steps]
         return np.array([run[0] for run in runs], np.int64), np.array([run[1] for run in runs], np.int64)

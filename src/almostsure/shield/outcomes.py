@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import as_python
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import MDP, Bools, Ints
@@ -101,17 +102,21 @@ class Outcomes:
     # ------------------------------------------------------------------ many
 
     def damages(self, states: Numbers, actions: Numbers, after: Numbers, said: npt.ArrayLike | None = None) -> Numbers:
-        """The damage of each of many transitions; ``said`` is None, or what is said of each, NaN for nothing."""
+        """The damage of each of many transitions; ``said`` is None, or what is said of each, None for nothing."""
         if not self._ready:
             self._prepare()
         damages = self._look_up(states, actions, after)
         told = None if said is None else np.broadcast_to(np.asarray(said), damages.shape)
         odd = damages < 0
         if told is not None:
-            odd |= (damages != told) & (told == told)  # NaN is not itself
+            odd |= damages != told if told.dtype.kind in "biuf" else [word is not None for word in told]
         if np.count_nonzero(odd):  # faster than any() where there are few
             for at in np.flatnonzero(odd).tolist():
-                word = None if told is None or told[at] != told[at] else told[at].item()
+                word = None if told is None else as_python(told[at])
+                step = states.item(at), actions.item(at), after.item(at), word
+                if type(word) is int and step in self.known:
+                    damages[at] = self.known[step]
+                    continue
                 place = self._mdp.state(states[at]), self._mdp.action(actions[at]), self._mdp.state(after[at])
                 damages[at] = self.damage(*place, word)
         return damages

@@ -76,9 +76,8 @@ class Guard(Protocol):
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after an action that led to a state and did some damage, or the runs after one action each.
 
-        ``damage`` is what the environment says: None where it says nothing, and NaN for those of many runs for which
-        it says nothing.  The guard then knows it, or raises ModelError.  It raises ModelMismatch where it knows that
-        this cannot happen.
+        ``damage`` is what the environment says, one entry for each of many runs, and None where it says nothing.  The
+        guard then knows it, or raises ModelError.  It raises ModelMismatch where it knows that this cannot happen.
         """
         ...
 

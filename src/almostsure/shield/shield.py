@@ -229,7 +229,7 @@ class Shield:
         action, next_state
             Indices: numbers for one run, arrays for many.
         damage
-            The damage that was done; None for whatever the model says, and NaN for that of one of many.
+            The damage that was done; None for whatever the model says; for many runs, one entry each.
 
         Raises
         ------

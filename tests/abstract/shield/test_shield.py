@@ -170,6 +170,16 @@ def test_damage_that_a_cell_does_not_say_must_be_told():
         shield.after(run, action, edge)
     with pytest.raises(ModelError, match="damage must be a whole number, 0 or more; got -1"):
         shield.after(run, action, cell, -1)
+    many = tuple(np.array([column]) for column in run)
+    for wrong in (np.nan, "1", 0.5, -1):
+        for said in (np.array([wrong]), np.array([wrong], object)):
+            with pytest.raises((ModelError, ArgumentError), match="damage must be a whole number"):
+                shield.after(many, np.array([action]), np.array([cell]), said)
+    with pytest.raises(ModelError, match="does not say whether entering it hurts"):
+        shield.after(many, np.array([action]), np.array([edge]), [None])
+    for said in (True, 1, 1.0):
+        assert shield.after(run, action, cell, said)[1] == 4
+        assert shield.after(many, np.array([action]), np.array([cell]), [said])[1] == 4
     with pytest.raises(ArgumentError, match="a run carries remaining; got 3 values"):
         shield.allowed(cell, 1, 0, 0)
 

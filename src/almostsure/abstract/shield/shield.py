@@ -183,13 +183,10 @@ class CellShield:
             )
         if cells.size and not 0 <= actions.min() <= actions.max() < self.space.num_actions:
             self.space.action(int(actions[(actions < 0) | (actions >= self.space.num_actions)][0]))  # says so
-        told = np.full(reached.size, np.nan)
-        if damage is not None:
-            told[:] = damage
-        silent = np.isnan(told)
+        told, silent = _damages(damage, reached.shape)
         if silent.any():
             told[silent] = self._known_damage(cells[silent], reached[silent])
-        wrong = (told < 0) | (told != np.floor(told))
+        wrong = (told < 0) | (told != np.floor(told))  # NaN is, too
         if wrong.any():
             raise ModelError(f"damage must be a whole number, 0 or more; got {told[np.argmax(wrong)]:g}")
         now = left - np.minimum(told, INFINITE).astype(np.int64)
@@ -351,10 +348,19 @@ def _why(now: int) -> str:
 
 
 def _damage(value: Any) -> int:
-    number = whole("damage", value)
+    number = whole("damage", int(value) if isinstance(value, (bool, np.bool_)) else value)
     if number < 0:
         raise ModelError(f"damage must be a whole number, 0 or more; got {number}")
     return number
+
+
+def _damages(said: Any, shape: tuple[int, ...]) -> tuple[npt.NDArray[np.float64], Bools]:
+    """What is said about the damage of many steps, and where nothing is."""
+    words = np.broadcast_to(np.asarray(said), shape)
+    if words.dtype.kind in "biuf":
+        return words.astype(np.float64), np.zeros(shape, np.bool_)
+    silent = np.array([word is None for word in words], np.bool_)
+    return np.array([0 if word is None else _damage(word) for word in words], np.float64), silent
 
 
 def _joined(words: Any) -> int:
