@@ -147,6 +147,14 @@ def test_the_next_step_is_about_the_same_problem(here: Callable[..., Any]) -> No
     assert shown.endswith("Next: almostsure simulate corridor --budget 3 --horizon 6 --discount 0.9\n")
     played = here("simulate", "corridor", "--budget", "3", "--horizon", "6", "--discount", "0.9", "-n", "10").out
     assert played.endswith("Next: almostsure solve corridor --budget 3 --horizon 6 --discount 0.9\n")
+    shown = here("solve", "corridor", "--budget", "3", "--risk", "0.12345678").out
+    assert "--budget 3 --risk 0.12345678\n" in shown
+    refused = here("solve", "quicksand", "--budget", "0", "--horizon", "20", "--discount", "0.9").err
+    assert re.search(r"Next: almostsure solve quicksand --budget \d --horizon 20 --discount 0\.9$", refused.rstrip())
+    shown = here("export", "quicksand", "q.py", "--budget", "2", "--risk", "0.25", "--horizon", "20").out
+    assert shown.endswith("Next: almostsure solve quicksand --budget 2 --risk 0.25 --horizon 20\n")
+    shown = here("abstract", "MountainCar-v0", "--cells", "20,20", "--pattern", "2", "--cap", "3").out
+    assert "almostsure abstract MountainCar-v0 --cells 20,20 --cap 3 --pattern 3\n" in shown
 
 
 def test_what_has_no_value_is_null(here: Callable[..., Any]) -> None:
@@ -247,6 +255,8 @@ def test_learn_reads_a_log(here: Callable[..., Any], tmp_path: Path) -> None:
     assert done.json["output"] == ["log.umb", "log.safetensors"]
     assert here("check", "log.umb", "log.safetensors").code == 0
     assert done.code == 0
+    shown = " ".join(here("learn", "log.csv", "--mu", "0.1234567", "--delta", "0.001").out.split())
+    assert shown.endswith("almostsure learn log.csv --mu 0.1234567 --delta 0.001 -o learned.umb")
     refused = here("learn", "log.csv")
     assert refused.code == 2
     assert "give --mu" in refused.err

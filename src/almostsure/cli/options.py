@@ -114,9 +114,15 @@ Discount = Annotated[float, typer.Option(metavar="G", help="Discount factor of t
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the random numbers.")]
 
 
-def typed(**options: float | None) -> str:
+def typed(**options: float | str | None) -> str:
     """Options as a command is told them, with a space before each; without those that have no value."""
-    return "".join(f" --{name} {value}" for name, value in options.items() if value is not None)
+    return "".join(f" --{name} {_exactly(value)}" for name, value in options.items() if value is not None)
+
+
+def _exactly(value: float | str) -> str:
+    """A number as it can be typed: short, and never rounded to another one."""
+    short = f"{value}" if isinstance(value, str) else f"{value:g}"
+    return short if isinstance(value, str) or ("e+" not in short and float(short) == value) else repr(value)
 
 
 def discount_option(discount: float) -> str:

@@ -10,7 +10,7 @@ import typer
 from almostsure.budget.certificate import show
 from almostsure.cli import options as opt
 from almostsure.cli.exits import NEGATIVE
-from almostsure.cli.options import check_output
+from almostsure.cli.options import check_output, typed
 from almostsure.cli.output import bar, emit, facts, heading, need, next_step, say, table
 from almostsure.files import TENSORS
 from almostsure.wording import counted, percent
@@ -59,7 +59,7 @@ def abstract(
     if json:
         _emit(system, found, output)
     else:
-        _tell(system, found, [file for file in (output, picture) if file is not None])
+        _tell(system, found, cells, [file for file in (output, picture) if file is not None])
     if need(found.smallest_budget()) == "inf":
         if not json:
             say(f"\n{found.explain()}")
@@ -86,7 +86,7 @@ def _emit(system: str, found: UpperBudget, output: Path | None) -> None:
     )
 
 
-def _tell(system: str, found: UpperBudget, files: list[Path]) -> None:
+def _tell(system: str, found: UpperBudget, cells: str | None, files: list[Path]) -> None:
     model, start, finite = found.abstraction, found.smallest_budget(), _finite(found)
     heading(
         f"{system}: {counted(model.num_cells, 'cell')}, {counted(model.patterns.count, 'pattern')} "
@@ -105,7 +105,8 @@ def _tell(system: str, found: UpperBudget, files: list[Path]) -> None:
         say(f"… and {len(rows) - LEVELS} more")
     for file in files:
         say(f"\nSaved as {file}.")
-    next_step(f"almostsure abstract {system} --pattern {model.patterns.longest + 1}", note="longer patterns prove more")
+    options = typed(cells=cells, cap=found.cap, pattern=model.patterns.longest + 1)
+    next_step(f"almostsure abstract {system}{options}", note="longer patterns prove more")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

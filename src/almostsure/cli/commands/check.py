@@ -108,7 +108,7 @@ def export(
     say("Comments in the file explain how to call it. It refuses everything where no action is safe.")
     facts([task.basis])
     if risk is not None:
-        next_step(f"almostsure solve {task.arguments} --budget {budget} --risk {risk:g}")
+        next_step(f"almostsure solve {task.arguments}{typed(budget=budget, risk=risk, horizon=horizon)}")
         return
     proof = f"almostsure budget {task.arguments}{typed(horizon=horizon)} -o budget.safetensors"
     next_step(proof, note="the proof that goes with it")
@@ -210,15 +210,15 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
             ),
         ]
     )
+    steps = typed(horizon=answer.get("horizon"))
     if good:
         of_what = ", of the model as it was found" if model["learned"] else ""
         rest = NO_LEAST_RISK if "risk" in answer else NOT_LEAST if answer["upper_bound"] else LEAST
         say(f"\nProved{of_what}: {PROVED[promise]}{rest}")
-        steps = typed(horizon=answer.get("horizon"))
-        risk = f" --budget {answer['budget']} --risk {answer['risk']:g}" if "risk" in answer else ""
+        risk = typed(budget=answer["budget"], risk=answer["risk"]) if "risk" in answer else ""
         known = answer["uncertain"] is None
         next_step(
             f"almostsure solve {task.arguments}{risk}{steps}" if known else exporting(task.arguments, f"{risk}{steps}")
         )
-    else:
-        next_step(f"almostsure budget {task.arguments} -o {word(result)}", note="make a new one")
+    elif "risk" not in answer:  # those are made in Python
+        next_step(f"almostsure budget {task.arguments}{steps} -o {word(result)}", note="make a new one")

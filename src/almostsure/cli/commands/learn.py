@@ -184,7 +184,8 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     elif exact is None and not known:
         say("\nNo choice was made often enough: a longer log is needed, or a weaker promise (--mu, --delta).")
     elif exact is None:
-        next_step(f"almostsure learn {task.arguments} --mu {learned.mu:g} -o learned.umb", note="keep what was learned")
+        promise = typed(mu=learned.mu, delta=learned.delta)
+        next_step(f"almostsure learn {task.arguments}{promise} -o learned.umb", note="keep what was learned")
     else:
         next_step(f"almostsure compare {task.arguments}{typed(budget=learned.budget)}")
 

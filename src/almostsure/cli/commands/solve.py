@@ -125,7 +125,8 @@ def _best(task: Task, constraint: Constraint, **options: Any) -> Solution:
     except Infeasible as error:
         needed = error.needed
         if isinstance(constraint, AlmostSure) and needed is not None and np.isfinite(needed):
-            error.args = (f"{error}\nNext: almostsure {task.command} {task.arguments} --budget {needed:.0f}",)
+            more = f"{typed(horizon=options.get('horizon'))}{discount_option(options['discount'])}"
+            error.args = (f"{error}\nNext: almostsure {task.command} {task.arguments} --budget {needed:.0f}{more}",)
         raise
 
 
@@ -214,7 +215,8 @@ def _show_solution(task: Task, solution: Solution, results: dict[str, Any], outp
         heading("The best return for each budget Δ")
         _show_curve(mdp, results["curve"])
     if isinstance(constraint, AlmostSure) and solution.value == float("-inf"):
-        next_step(f"almostsure solve {task.arguments} --budget {constraint.budget + 1}")
+        more = f"{typed(horizon=policy.horizon)}{discount_option(solution.discount)}"
+        next_step(f"almostsure solve {task.arguments} --budget {constraint.budget + 1}{more}")
         return
     next_step(*_next_steps(task, solution, output))
 
@@ -256,7 +258,7 @@ def _best_return(solution: Solution) -> str:
 
 
 def _as_options(constraint: Constraint) -> str:
-    return " ".join(f"--{option} {value:g}" for option, value in asdict(constraint).items())
+    return typed(**asdict(constraint)).strip()
 
 
 def _show_route(mdp: MDP, route: list[tuple[int, int, int]]) -> None:
