@@ -27,6 +27,17 @@ def test_trackers(mode, follow):
     assert follow(envs, mode, 150, 9) > 20
 
 
+def test_trackers_write_damage_and_cost_at_resets_and_steps():
+    env, envs = DamageTracker(cliff(), hurts), VectorDamageTracker(SyncVectorEnv([cliff] * 2), hurts)
+    for infos in (env.reset(seed=0)[1], env.step(0)[4]):
+        assert (infos["damage"], infos["cost"]) == (0, 0)
+    for infos in (envs.reset(seed=0)[1], envs.step(np.array([0, 0]))[4]):
+        assert (infos["damage"].tolist(), infos["cost"].tolist(), infos["_cost"].all()) == ([0, 0], [0, 0], True)
+    envs.step(np.array([1, 1]))
+    infos = envs.step(np.array([2, 1]))[4]  # off the cliff, and along it
+    assert infos["damage"].tolist() == infos["cost"].tolist() == [1, 0]
+
+
 def test_damage_that_is_none_is_refused():
     envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2), lambda *step: 0.5)
     envs.reset(seed=0)

@@ -222,15 +222,24 @@ def test_a_log_and_its_environment():
     play_many(lambda: make("FrozenLake-v1"), learned.shield, 1)
 
 
+class SaysAtSteps(gymnasium.Wrapper):
+    """Its steps say what the holes cost, and its resets nothing."""
+
+    def step(self, action):
+        seen, reward, terminated, truncated, info = self.env.step(action)
+        return seen, reward, terminated, truncated, {**info, "cost": float(terminated and reward == 0)}
+
+
+@pytest.mark.parametrize("says", [False, True])
 @pytest.mark.filterwarnings("ignore:`eval_env` is set to None:UserWarning")
 @pytest.mark.filterwarnings("ignore:env_spec is:UserWarning")
 @pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")
-def test_minari_through_our_own_tracker(tmp_path, monkeypatch):
+def test_minari_through_our_own_tracker(tmp_path, monkeypatch, says):
     minari = pytest.importorskip("minari")
     pytest.importorskip("jax")  # what DataCollector needs
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
     lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
-    env = DamageTracker(lake, known_damage(lake))
+    env = DamageTracker(SaysAtSteps(lake)) if says else DamageTracker(lake, known_damage(lake))
     collector = minari.DataCollector(env, record_infos=True)
     log_of(collector, 3_000)
     about = ("algorithm_name", "author", "author_email", "code_permalink", "description")

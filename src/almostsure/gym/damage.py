@@ -4,8 +4,8 @@ Both have a form for vector environments, and neither prevents anything: that is
 
 Damage is looked for in this order: a function, if one is given; the third of the six values that a step of
 Safety-Gymnasium returns; ``info["cost"]``.  Whatever it comes from, it must be an integer 0 … 255 (True is 1): a
-budget that holds with certainty cannot be kept in numbers that are rounded.  It is written to ``info["damage"]``;
-an environment's own ``info["cost"]`` stays as it is.
+budget that holds with certainty cannot be kept in numbers that are rounded.  It is written to ``info["damage"]`` and,
+unless the environment has its own there, to ``info["cost"]``: at every step, and 0 at resets.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from almostsure.model.mdp import Bools
 class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Writes the damage of every step into ``info``, and what remains of a budget.
 
-    ``info`` gets ``damage``, and with a budget ``remaining``, which is negative once the budget is overspent: nothing
-    is prevented here.
+    ``info`` gets ``damage`` and, unless the environment has its own, ``cost``; with a budget also ``remaining``, which
+    is negative once the budget is overspent: nothing is prevented here.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
 
     def _info(self, info: dict[str, Any], damage: int) -> dict[str, Any]:
         left = {} if self._budget is None else {"remaining": self._remaining}
-        return {**info, "damage": damage, **left}
+        return {"cost": damage, **info, "damage": damage, **left}
 
 
 @final
@@ -179,7 +179,8 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _infos(self, infos: Infos, who: Bools, damages: npt.NDArray[np.int64]) -> Infos:
         left = {} if self._budget is None else {"remaining": self._remaining.copy()}
-        return write(infos, who, {"damage": damages, **left})
+        cost = {} if "cost" in infos else {"cost": damages.copy()}
+        return write(infos, who, {"damage": damages, **cost, **left})
 
 
 @final
