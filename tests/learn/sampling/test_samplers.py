@@ -247,6 +247,21 @@ def test_damage_from_info():
         count_outcomes(sampler("harm"), 1)
 
 
+@pytest.mark.parametrize("initial", [None, 0])
+def test_resets_that_hurt_are_refused(initial):
+    class Hurts(gymnasium.Wrapper):
+        def reset(self, **options):
+            return self.env.reset(**options)[0], {"cost": 1}
+
+        def step(self, action):
+            *rest, info = self.env.step(action)
+            return *rest, {**info, "cost": 0}
+
+    env = Hurts(gymnasium.make("FrozenLake-v1"))
+    with pytest.raises(ModelError, match=r"a reset must do no damage; info\['cost'\] is 1 after it"):
+        asure.learn_minimal_budget(EnvSampler(env, set_lake, "cost", initial=initial), mu=0.3, delta=0.1)
+
+
 def test_environments_that_are_none():
     env = gymnasium.make("CartPole-v1")
     with pytest.raises(ModelError, match=r"observation_space must be discrete, from 0; .* Give num_states and encode"):

@@ -25,7 +25,7 @@ from almostsure.errors import Blame, ModelError
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
-from almostsure.model.build.damage import Damage, known_damage, takes_an_outcome
+from almostsure.model.build.damage import TOLD, Damage, check_reset, known_damage, takes_an_outcome
 from almostsure.model.build.environment import discrete_size, make_environment, names_environment
 from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.tables import from_gymnasium, without_model
@@ -157,6 +157,7 @@ class EnvSampler:
         self._env, self.encode = env, encode
         self._set_state = _toy_state(env) if set_state is None else set_state
         self._damage = known_damage(env) if damage is None else _checked_damage(damage)
+        self._told = (self._damage,) if isinstance(self._damage, str) else TOLD if self._damage is None else ()
         self.num_states = _num_states(env, num_states, encode)
         self._actions: Actions = _actions_of(env, actions)
         self.max_damage = max_damage
@@ -171,7 +172,7 @@ class EnvSampler:
 
     def sample(self, states: Ints, actions: Ints, rng: np.random.Generator) -> tuple[Ints, Floats, Floats]:
         """One outcome of each choice."""
-        self._env.reset(seed=int(rng.integers(2**31)))
+        self._reset(int(rng.integers(2**31)))
         self._env.unwrapped.np_random = rng
         next_states, rewards, damages = states.copy(), np.zeros(states.size), np.zeros(states.size)
         for i in np.flatnonzero(states != self.num_states).tolist():
@@ -191,21 +192,21 @@ class EnvSampler:
         observation = None
         for _ in range(steps):
             if observation is None:
-                observation = self._env.reset(seed=int(rng.integers(2**31)))[0]
+                observation = self._reset(int(rng.integers(2**31)))
             state = self._state(observation, "after reset or a step")
             action = int(rng.choice(np.asarray(self.actions(state))))
             with _blame(state, action):
                 observation, (after, _, damage), over = self._step(observation, state, action)
             yield state, action, after, damage
             observation = None if over else observation
-        self._env.reset()
+        self._reset()
 
     def _one(self, state: int, action: int) -> tuple[int, float, float]:
         shown = self._set_state(self._env, state)
         before = state if self.encode is None else self._shown(shown, state, action)
         _, outcome, over = self._step(before, state, action)
         if over:
-            self._env.reset()  # wrappers want it before the next step
+            self._reset()  # wrappers want it before the next step
         return outcome
 
     def _step(self, before: Any, state: int, action: int) -> tuple[Any, tuple[int, float, float], bool]:
@@ -242,12 +243,11 @@ class EnvSampler:
         return number
 
     def _said(self, info: Any, state: int, action: int) -> Any:
-        keys = ("damage", "cost") if self._damage is None else (self._damage,)
-        for key in keys:
+        for key in self._told:
             if key in info:
                 return info[key]
         raise ModelError(
-            f"info must hold the damage under {' or '.join(map(repr, keys))}; it has "
+            f"info must hold the damage under {' or '.join(map(repr, self._told))}; it has "
             f"{sorted(map(str, info)) or 'nothing'} after state {state}, action {action}. "
             "Pass damage, a function of (s, a, s2, r, terminated).",
             state=state,
@@ -266,7 +266,13 @@ class EnvSampler:
 
     def _start(self, seed: int) -> int:
         with Blame(lambda: f"the environment failed at reset(seed={seed})"):
-            return self._state(self._env.reset(seed=seed)[0], f"after reset(seed={seed})")
+            return self._state(self._reset(seed), f"after reset(seed={seed})")
+
+    def _reset(self, seed: int | None = None) -> Any:
+        """What the environment shows at the start of an episode; refused where that hurts."""
+        observation, info = self._env.reset(seed=seed)
+        check_reset(info, *self._told)
+        return observation
 
 
 # ---------------------------------------------------------------------- toy text
