@@ -137,6 +137,44 @@ def test_users_functions_without_a_module_are_compiled_beside_ours():
     assert numba.njit(own["tripled"])(2) == 6
 
 
+INTERRUPTED = """
+import importlib.abc, signal, sys
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class PressesCtrlC(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "numba.core.typing":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+
+sys.meta_path.insert(0, PressesCtrlC())
+import numpy as np
+{first}
+try:
+    {use}
+except KeyboardInterrupt:
+    print("interrupted")
+{use}
+print("fine")
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "use"),
+    [
+        ("from almostsure.policy.simulation import kernel", "kernel.first_above(np.array([0.5, 1.0]), 0, 2, 0.7)"),
+        ("", "import almostsure.abstract.compiled.rounding"),
+    ],
+)
+def test_ctrl_c_does_not_leave_half_of_numba(first, use):
+    code = INTERRUPTED.format(first=first, use=use)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["interrupted", "fine"], "")
+
+
 def test_without_a_compiler_nothing_is_compiled():
     program = "from almostsure import AlmostSure, solve_policy; from almostsure.testing import chain; "
     program += "print(solve_policy(chain(300, damage=0), AlmostSure(9)).value)"

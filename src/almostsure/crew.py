@@ -25,11 +25,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from types import FrameType
 from typing import Any, Protocol, Self, final, runtime_checkable
 
 from almostsure.arguments import count
 from almostsure.errors import AlmostSureError, FileError, LimitReached, ModelError, optional
+from almostsure.errors import uninterrupted as uninterrupted
 
 Task = Callable[[Any], Any]
 Each = Callable[[Iterable[Any]], Iterator[Any]]  # the results of some items, in their order
@@ -291,23 +291,3 @@ def _do_remotely(task: Task, item: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- Ctrl-C
-
-
-@contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Put off Ctrl-C until the block is done, so that it leaves nothing half-written."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Ctrl-C never strikes here
-        return
-    pressed: list[int] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        pressed.append(number)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
-    if pressed:
-        signal.raise_signal(signal.SIGINT)

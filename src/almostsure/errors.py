@@ -29,9 +29,13 @@ Messages have the form *what* must *rule*; got *value* at *place*. *Remedy.*  Th
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Callable, Iterable
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from types import FrameType
 from typing import Any, final
 
 
@@ -201,3 +205,23 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_lower = {k.lower(): k for k in reversed(names)}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put off Ctrl-C until the block is done, so that it leaves nothing half-written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Ctrl-C never strikes here
+        return
+    pressed: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        pressed.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
+    if pressed:
+        signal.raise_signal(signal.SIGINT)

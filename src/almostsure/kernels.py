@@ -14,8 +14,11 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from types import FunctionType
 from typing import Any, final
+
+from almostsure.errors import uninterrupted
 
 LOCK = threading.RLock()
 DELAY = 1.0  # seconds of compiling after which it is told
@@ -47,17 +50,26 @@ class Kernel:
         """Numba's dispatcher of the function, with all the kernels that it may call."""
         with LOCK:  # another thread must not find callees that are not dispatchers yet
             if self.dispatcher is None:
-                from numba import njit as numba_njit
-
-                _tell_who_waits()
-                _teach_prefetch()
-                self.dispatcher = numba_njit(**self.options)(self.py_func)
-                _forget_what_moved(self.dispatcher)
-                names = self.py_func.__globals__
-                for name, value in list(names.items()):
-                    if isinstance(value, Kernel):
-                        names[name] = value.compiled()
+                with uninterrupted():
+                    self._prepare()
             return self.dispatcher
+
+    def _prepare(self) -> None:
+        numba_njit = import_numba().njit
+        _tell_who_waits()
+        _teach_prefetch()
+        self.dispatcher = numba_njit(**self.options)(self.py_func)
+        _forget_what_moved(self.dispatcher)
+        names = self.py_func.__globals__
+        for name, value in list(names.items()):
+            if isinstance(value, Kernel):
+                names[name] = value.compiled()
+
+
+def import_numba() -> Any:
+    """Numba; Ctrl-C waits, since a half-imported Numba fails wherever it is imported again."""
+    with uninterrupted():
+        return import_module("numba")
 
 
 @functools.cache

@@ -280,6 +280,16 @@ def test_ctrl_c_keeps_what_is_finished(corridor):
     assert "no run was finished" in repr(caught.value.kept)
 
 
+def test_ctrl_c_before_the_first_run_is_of_the_comparison(corridor, monkeypatch):
+    def stopped(*_args):
+        raise Interrupted("a solution is in the error's kept", kept="a solution")
+
+    monkeypatch.setattr("almostsure.learn.comparison.compare.solve_policy", stopped)
+    with pytest.raises(Interrupted, match="stopped before the first of 3 runs, while its model was solved") as caught:
+        compare(corridor, 2, ["shielded"], steps=10, seeds=3)
+    assert caught.value.kept is None
+
+
 # ---------------------------------------------------------------------- without a model, and on several cores
 
 

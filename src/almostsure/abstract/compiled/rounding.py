@@ -7,7 +7,9 @@ before x: the exact value cannot be less.
 
 from __future__ import annotations
 
-import numba as nb
+from almostsure.kernels import import_numba
+
+nb = import_numba()
 
 UNIT = 2.0**-52  # relative size of a unit in the last place, at most
 LEAST = 2.0**-1022

@@ -104,7 +104,7 @@ def compare(
     try:
         result = train(task.mdp, budget_of(task, budget), learner, steps=steps, seeds=seeds)
     except Interrupted as stopped:
-        done = len(stopped.kept.runs)
+        done = 0 if stopped.kept is None else len(stopped.kept.runs)
         raise Interrupted(
             f"interrupted after {counted(done, 'run')}; nothing was written. --steps and --seeds ask for less."
         ) from None

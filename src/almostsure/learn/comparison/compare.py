@@ -79,7 +79,7 @@ def compare(
     Infeasible, ModelMismatch
         If an initial state needs more than ``budget`` (``needed`` suffices); or if a shield is of another model.
     Interrupted
-        Ctrl-C; ``kept`` is the comparison of the runs that were finished.
+        Ctrl-C; ``kept`` is the comparison of the runs that were finished, None if it came before the first began.
 
     Examples
     --------
@@ -91,8 +91,13 @@ def compare(
     one-step mask ...
     """
     chosen, steps, numbers = _chosen(learners), count("steps", steps, most=MOST_STEPS), _seeds(seeds)
-    task = _Task(world, chosen, budget, steps)
     jobs = list(itertools.product(range(len(chosen)), numbers))
+    try:
+        task = _Task(world, chosen, budget, steps)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"stopped before the first of {len(jobs)} runs, while its model was solved; nothing is kept"
+        ) from None
     runs: list[Run] = []
     try:
         with Bar("comparing learners", len(jobs)) as bar, as_crew(workers).open(task) as each:
