@@ -19,7 +19,7 @@ from almostsure.errors import (
     UnknownName,
 )
 from almostsure.files import load_tensors, save_tensors
-from almostsure.learn import Episode, OnlineShield, count_outcomes, samples_needed
+from almostsure.learn import EnvSampler, Episode, OnlineShield, count_outcomes, samples_needed
 from almostsure.shield.protocol import Guard
 from almostsure.testing import mdps
 
@@ -405,6 +405,22 @@ def test_it_is_a_guard():
                 shield.after(many, np.array([0, 0]), np.array([0, 0]), each)
     with pytest.raises(NoSafeAction, match="unknown, and refused"):
         OnlineShield("paper").begin("circle", 3)
+
+
+def test_what_was_counted_in_an_environment_is_known_wherever_it_starts():
+    def put(env, state):
+        env.unwrapped.s = state
+
+    lake = gymnasium.make("FrozenLake-v1")
+    known = count_outcomes(EnvSampler(lake, put, initial=3), 30, seed=0)
+    shield = OnlineShield(lake, known=known)
+    assert (shield.counts.samples[:64] == 30).all()
+    assert shield.of_choice.tolist() == OnlineShield(known, known=known).of_choice.tolist()
+    with pytest.raises(
+        ModelMismatch,
+        match=r"other states and actions: 16 states with 65 choices, those given are 48 .* OnlineShield\(sampler",
+    ):
+        OnlineShield("CliffWalking-v1", known=known)
 
 
 def test_the_spaces_of_an_environment_are_enough():

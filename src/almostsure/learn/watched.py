@@ -33,8 +33,14 @@ class Watched:
         """Take in what others have counted, before anything is watched."""
         if not isinstance(known, Counts):
             raise ArgumentError(f"known must be counts; got {type(known).__name__}")
-        if known.space != self.space:
-            raise ModelMismatch("the counts belong to other states and actions than those given.")
+        if not self.space.has_same_choices(known.space):
+            theirs, ours = (
+                f"{space.num_observed:,} states with {space.num_choices:,}" for space in (known.space, self.space)
+            )
+            raise ModelMismatch(
+                f"the counts belong to other states and actions: {theirs} choices, those given are {ours}. Give the "
+                "shield what was counted: OnlineShield(sampler, known=count_outcomes(sampler, n))."
+            )
         self.counts.restore(known.to_arrays())
 
     def begin(self, states: Iterable[int]) -> None:

@@ -454,6 +454,14 @@ class Space:
             return NotImplemented
         return self is other or (self.num_choices == other.num_choices and self.fingerprint == other.fingerprint)
 
+    def has_same_choices(self, other: Space) -> bool:
+        """Whether there are the same states and actions, wherever episodes start."""
+        return (
+            np.array_equal(self.choice_ptr, other.choice_ptr)
+            and np.array_equal(self.choice_action, other.choice_action)
+            and (self.end, self.unknown) == (other.end, other.unknown)
+        )
+
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 
