@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
 TINY = 5e-7  # a probability below this reads "almost 0"
 
@@ -14,9 +15,17 @@ def brief(value: object, longest: int = 80) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "…"
 
 
-def state_of_example(names: Iterable[object] = ()) -> str:
-    """What to pass as ``state_of``, as an example: a tuple of the entries that an observation has under these names."""
-    entries = [f"observation[{name!r}]" for name in names]
+def state_of_example(parts: Mapping[Any, Any] | None = None) -> str:
+    """What to pass as ``state_of``, as an example: a tuple of the entries that an observation has.
+
+    ``parts`` has these entries, or their spaces, by name.  States are hashable, so arrays among them become tuples.
+    """
+    entries = []
+    for name, part in (parts or {}).items():
+        entry, dimensions = f"observation[{name!r}]", len(getattr(part, "shape", None) or ())
+        if dimensions or isinstance(part, list):
+            entry = f"tuple({entry}{'.flat' if dimensions > 1 else ''})"
+        entries.append(entry)
     state = f"({', '.join(entries)}{',' * (len(entries) == 1)})" if entries else "tuple(observation)"
     return f"state_of=lambda observation, env: {state}"
 

@@ -24,12 +24,17 @@ def test_an_environment_that_resets_itself_inside_is_refused():
     assert [env.step(a)[4]["remaining"] for a in (0, 1, 0, 0)] == [0, 0, 1, 0]
 
 
+class OftenSticky(gymnasium.wrappers.StickyAction):
+    """A kind of a wrapper that hides something hides it, too."""
+
+
 @pytest.mark.parametrize(
     ("wrap", "what"),
     [
         (lambda env: gymnasium.wrappers.StickyAction(env, 0.5), "which action is played"),
         (lambda env: gymnasium.wrappers.RepeatAction(env, 2), "every step"),
         (lambda env: gymnasium.wrappers.DelayObservation(env, 1), "the present state"),
+        (lambda env: OftenSticky(env, 0.5), "which action is played"),
     ],
 )
 def test_what_hides_actions_steps_or_states_is_refused(wrap, what):
@@ -124,6 +129,24 @@ def test_observations_without_a_meaning_need_one():
     named = gymnasium.wrappers.TransformObservation(to_gymnasium("paper"), dict, shown)
     with pytest.raises(ArgumentError, match=r"env: \(observation\['at'\], observation\['day'\]\), or learn"):
         ShieldedEnv(named, shield_of(asure.example("paper")), 1)
+    box = gymnasium.spaces.Box
+    shown = gymnasium.spaces.Dict(
+        {"at": box(0, 3, (2,), int), "map": box(0, 1, (2, 2)), "key": gymnasium.spaces.Discrete(2)}
+    )
+    named = gymnasium.wrappers.TransformObservation(to_gymnasium("paper"), dict, shown)
+    example = r"\(tuple\(observation\['at'\]\), observation\['key'\], tuple\(observation\['map'\]\.flat\)\), or learn"
+    with pytest.raises(ArgumentError, match=example):
+        ShieldedEnv(named, shield_of(asure.example("paper")), 1)
+    names = ["(('at', (0, 0)),)", "(('at', (0, 1)),)"]
+    explored = asure.from_transitions([0, 0], [0, 1], [1, 1], [1, 1], [0, 0], [0, 0], terminal=[1], state_names=names)
+    with pytest.raises(
+        ArgumentError, match=r"loaded from a file, pass .*ByName\(mdp\).* Or pass state_of.* number or name, or"
+    ):
+        ShieldedEnv(named, shield_of(explored), 1)
+
+
+def test_a_state_of_is_a_function_of_an_observation_and_an_environment():
+    example = r"state_of=lambda observation, env: tuple\(observation\)"
     for wrong in (3, lambda observation: observation, lambda one, two, three: one):
         with pytest.raises(ArgumentError, match=rf"must be a function of \(observation, env\), such as {example}; got"):
             shielded("paper", 1, state_of=wrong)

@@ -74,10 +74,12 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
     loaded = BY_NAME if space.encode is None and (space.state_names or ("",))[0].startswith(VALUES) else ""
     size = discrete_size("observation", observations)
     if size is None:
-        example = state_of_example(observations.spaces if isinstance(observations, Dict) else ())
+        example = state_of_example(observations.spaces if isinstance(observations, Dict) else None)
+        returns = "by number or name" if loaded else f"such as {example}"
         raise ArgumentError(
-            f"observations of {observations} are not states of a model.{loaded} Pass state_of, a function of "
-            f"(observation, env) that returns the state, such as {example}, or learn the shield with encode=."
+            f"observations of {observations} are not states of a model.{loaded} {'Or pass' if loaded else 'Pass'} "
+            f"state_of, a function of (observation, env) that returns the state, {returns}, or learn the shield with "
+            "encode=."
         )
     numbers = {space.num_observed}
     if shows_indices(env, observations) or isinstance(env, VectorEnv):
@@ -106,10 +108,11 @@ def check_cells(guard: Watching, env: Any, budget: int) -> None:
 def check_layers(env: Any) -> None:
     """Refuse wrappers inside of the shield that hide what it must see."""
     for layer in _layers(env):
-        if type(layer) in HIDING:
+        hidden = [what for kind, what in HIDING.items() if isinstance(layer, kind)]
+        if hidden:
             name = type(layer).__name__
             raise ArgumentError(
-                f"a shield must see {HIDING[type(layer)]}; {name} inside hides that. Put ShieldedEnv inside of it: "
+                f"a shield must see {hidden[0]}; {name} inside hides that. Put ShieldedEnv inside of it: "
                 f"{name}(ShieldedEnv(…))."
             )
 

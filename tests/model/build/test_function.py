@@ -51,8 +51,9 @@ def test_any_hashable_value_is_a_state_and_integers_are_action_ids():
         grid.observed((9, "x"))
     with pytest.raises(ModelError, match=r"was not reached .* hashable.* such as .* env: tuple\(observation\)\.$"):
         grid.observed(np.array([1, 2]))
-    for shown in ({"at": 1, "day": 2}, {"at": np.array([1]), "day": 2}):
-        with pytest.raises(ModelError, match=r"env: \(observation\['at'\], observation\['day'\]\)\.$"):
+    for at, entry in ((1, r"observation\['at'\]"), (np.array([1]), r"tuple\(observation\['at'\]\)")):
+        shown = {"at": at, "day": 2}
+        with pytest.raises(ModelError, match=rf"env: \({entry}, observation\['day'\]\)\.$"):
             grid.observed(shown)
     with pytest.raises(ModelError, match=r"hashable, and arrays are not"):
         grid.observed((np.array([1]), "x"))

@@ -222,7 +222,7 @@ class Encode:
         try:
             return self.index[state]
         except (KeyError, TypeError) as error:
-            example = state_of_example(state if isinstance(state, Mapping) else ())
+            example = state_of_example(state if isinstance(state, Mapping) else None)
             wanted = f" States are hashable, and arrays are not; pass a function that makes one, such as {example}."
             hint = wanted if isinstance(error, TypeError) else ""
             what = f"{brief(state)} was not reached when the model was explored from its starts."
