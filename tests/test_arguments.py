@@ -1,5 +1,6 @@
 """Arguments: wrong words name the right one."""
 
+import inspect
 import re
 
 import gymnasium
@@ -7,7 +8,8 @@ import pytest
 
 import almostsure as asure
 from almostsure.errors import ArgumentError, WrongWord
-from almostsure.gym import ShieldedEnv, ShieldedVectorEnv, to_gymnasium
+from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, VectorDamageTracker, to_gymnasium
+from almostsure.learn import EnvSampler
 
 MODEL = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
 
@@ -111,6 +113,28 @@ def test_the_words_of_others_name_ours(call, message):
 def test_what_is_no_model_is_refused_as_other_arguments_are(call, got):
     with pytest.raises(ArgumentError, match=f"a model must be an MDP, an example's name or a path; got {got}"):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ShieldedEnv(None, None, bugdet=2), "ShieldedEnv has no argument bugdet: pass budget="),
+        (lambda: asure.RiskShield(MODEL, 1, rsik=0.1), "RiskShield has no argument rsik: pass risk="),
+        (lambda: asure.learn_from_logs([], mu=0.1, dleta=0.1), "learn_from_logs has no argument dleta: pass delta="),
+        (lambda: asure.minimal_budget(MODEL, horzion=3), "minimal_budget has no argument horzion: pass horizon="),
+        (lambda: EnvSampler(None, num_state=3), "EnvSampler has no argument num_state: pass num_states="),
+        (lambda: DamageTracker(None, bugdet=3), "DamageTracker has no argument bugdet: pass budget="),
+        (lambda: VectorDamageTracker(None, cost=3), "VectorDamageTracker has no argument cost: pass damage="),
+    ],
+)
+def test_misspelled_words_name_the_right_ones(call, message):
+    with pytest.raises(WrongWord, match=message):
+        call()
+
+
+@pytest.mark.parametrize("function", [asure.RiskShield, asure.learn_from_logs, EnvSampler, DamageTracker])
+def test_signatures_stay_as_they_are(function):
+    assert "kwargs" not in inspect.signature(function).parameters
 
 
 def test_what_is_no_word_at_all_is_an_error_of_python():

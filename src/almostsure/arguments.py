@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import ArgumentError, UnknownName, WrongWord
+from almostsure.errors import ArgumentError, UnknownName, WrongWord, nearest
 
 TO_LEARNER = {  # the discount, where learners are given, or where what is made is given to one
     "learners": "learners=[ShieldedQ(discount=…)]",
@@ -62,7 +62,8 @@ def names_right_word(function: F) -> F:
     """Let a function, or the constructor of a class, refuse ``gamma=`` and the like with the word that it knows.
 
     Only where it has an argument of that meaning, and none of the wrong name: ``horizon`` is right where it means the
-    steps that are left, and wrong where it means ``max_steps``, the cut of an episode.
+    steps that are left, and wrong where it means ``max_steps``, the cut of an episode.  A misspelled word
+    names the nearest that it knows.
 
     Examples
     --------
@@ -82,11 +83,14 @@ def names_right_word(function: F) -> F:
         if given not in known and any(name in known for name in meant)
     }
 
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+
     @functools.wraps(body)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            for given in kwargs.keys() & wrong.keys():
-                raise WrongWord(function.__name__, given, wrong[given])
+        for given in kwargs.keys() - known.keys() if kwargs else ():
+            word = wrong.get(given) or (None if takes_any else nearest(given, known))
+            if word is not None:
+                raise WrongWord(function.__name__, given, word)
         return body(*args, **kwargs)
 
     if isinstance(function, type):

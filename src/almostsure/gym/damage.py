@@ -21,7 +21,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 
-from almostsure.arguments import check_budget
+from almostsure.arguments import check_budget, names_right_word
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, merge_exactly, read, said, write
 from almostsure.gym.observation import Form, Shown, show, show_final
@@ -30,6 +30,7 @@ from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import Bools
 
 
+@names_right_word
 @final
 class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Writes the damage of every step into ``info``, and what remains of a budget.
@@ -103,6 +104,7 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         return {"cost": damage, **info, "damage": damage, **left}
 
 
+@names_right_word
 @final
 class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
     """Writes the damage of every step of every environment into ``infos``, and what remains of their budgets.

@@ -51,7 +51,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from almostsure.arguments import count, one_of
+from almostsure.arguments import count, names_right_word, one_of
 from almostsure.errors import ArgumentError, LimitReached, ModelError
 from almostsure.learn.bounds import unit
 from almostsure.learn.counts import UNKNOWN, Counts, Unknown
@@ -74,6 +74,7 @@ MOST_CHOICES = 1 << 27  # one gigabyte for each of the arrays that have one entr
 SPARSEST, FEW = 100, 1_000  # numbers may go up to so many times what is shown, and at least so far
 
 
+@names_right_word
 def learn_from_logs(
     log: Any,
     *,

@@ -20,7 +20,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import count
+from almostsure.arguments import count, names_right_word
 from almostsure.errors import Blame, ModelError
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
@@ -91,6 +91,7 @@ def _listed_starts(env: Any, size: int) -> dict[int | str, float] | None:
     return {int(state): float(shares[state]) for state in np.flatnonzero(shares)}
 
 
+@names_right_word
 @final
 class EnvSampler:
     """A sampler from a Gymnasium environment whose state can be set.
@@ -313,17 +314,21 @@ def _num_states(env: Any, given: int | None, encode: Encode | None) -> int:
     if given is not None and encode is not None:
         return count("num_states", given)
     size = discrete_size("observation", getattr(env, "observation_space", None))
-    if given is None and size is None:
+    if given is not None:
+        return count("num_states", given)
+    if size is None:
         raise _not_discrete(env, "observation_space", "num_states and encode")
-    return size if given is None and size is not None else count("num_states", given)
+    return size
 
 
 def _actions_of(env: Any, given: Actions | None) -> Actions:
     """The actions that are given, or else all of the environment's; refused if it does not number them from 0."""
     size = discrete_size("action", getattr(env, "action_space", None))
-    if given is None and size is None:
+    if given is not None:
+        return given
+    if size is None:
         raise _not_discrete(env, "action_space", "actions")
-    return size if given is None and size is not None else given
+    return size
 
 
 def _not_discrete(env: Any, name: str, what: str) -> ModelError:

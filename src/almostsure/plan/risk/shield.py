@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-8
 
 
+@names_right_word
 @final
 class RiskShield:
     """Allows what keeps the probability of overspending ``budget`` at or below ``risk``, whoever plays.
