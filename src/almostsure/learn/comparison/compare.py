@@ -92,24 +92,23 @@ def compare(
     """
     chosen, steps, numbers = _chosen(learners), count("steps", steps, most=MOST_STEPS), _seeds(seeds)
     jobs = list(itertools.product(range(len(chosen)), numbers))
+    task, runs = None, list[Run]()
     try:
         task = _Task(world, chosen, budget, steps)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"stopped before the first of {len(jobs)} runs, while its model was solved; nothing is kept"
-        ) from None
-    runs: list[Run] = []
-    try:
         with Bar("comparing learners", len(jobs)) as bar, as_crew(workers).open(task) as each:
             for run in each(jobs):
                 runs.append(run)
                 bar.update(len(runs), run.row["learner"])
     except KeyboardInterrupt:
-        raise Interrupted(
-            f"stopped after {len(runs)} of {len(jobs)} runs; they are kept in the error's kept",
-            kept=task.comparison(runs),
-        ) from None
+        raise _stopped(task, runs, len(jobs)) from None
     return task.comparison(runs)
+
+
+def _stopped(task: _Task | None, runs: list[Run], jobs: int) -> Interrupted:
+    if task is None:
+        return Interrupted(f"stopped before the first of {jobs} runs, while its model was solved; nothing is kept")
+    kept = task.comparison(runs)
+    return Interrupted(f"stopped after {len(runs)} of {jobs} runs; they are kept in the error's kept", kept=kept)
 
 
 def _optimum(mdp: MDP, budget: int) -> float:
