@@ -38,7 +38,7 @@ class Solution:
 
     mdp: MDP
     constraint: Constraint
-    value: float  # at the initial state or distribution
+    value: float  # at the initial state or distribution; NaN where nothing is known of it
     lower: float
     upper: float
     policy: Policy
@@ -52,7 +52,7 @@ class Solution:
     _kept: dict[str, Floats] = field(default_factory=dict)  # the curve, once it was asked for
 
     def __post_init__(self) -> None:
-        if any(map(math.isnan, (self.value, self.lower, self.upper))):
+        if math.isnan(self.lower) or math.isnan(self.upper):
             raise LimitReached("the return is beyond what floating-point numbers hold. Scale the rewards down.")
 
     @property
@@ -165,7 +165,7 @@ def _mean(mdp: MDP, values: Floats) -> tuple[float, float]:
 
 
 def middle(lower: float, upper: float) -> float:
-    """The value that is shown for two bounds."""
+    """The value that is shown for two bounds; NaN if they say nothing."""
     if lower == -math.inf < upper == math.inf:
-        return 0.0  # nothing is known
+        return math.nan
     return lower if lower == upper else lower / 2 + upper / 2

@@ -71,10 +71,17 @@ def test_a_place_to_rest_on_the_way_round():
     assert found.choice[0, :2].tolist() == [0, 2]
 
 
-def test_nothing_but_going_round():
-    found = layers([(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -1, 0), (2, 0, 3, 1, -4, 0)], 0)
-    assert found.upper[0].tolist()[:2] == [-np.inf, -np.inf]
-    assert found.upper[0, 2] == pytest.approx(-4)
+def test_nothing_but_going_round_has_no_return():
+    rows = [(0, 0, 1, 1, 3, 0), (1, 0, 0, 1, -3, 0), (1, 1, 2, 1, 0, 1), (2, 0, 3, 1, -4, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[3])
+    with pytest.raises(
+        LimitReached, match=r"the return is not defined: .* cancel out for ever among: 0; 1\. Name a goal"
+    ):
+        solve_policy(mdp, AlmostSure(0))
+    assert solve_policy(mdp, AlmostSure(1)).curve == pytest.approx([np.nan, -1], nan_ok=True)
+    elsewhere = from_transitions(*zip(*rows, strict=True), terminal=[3], initial=2)
+    found = solve_policy(elsewhere, AlmostSure(0), everywhere=True).layers
+    assert found.upper[0] == pytest.approx([-np.inf, -np.inf, -4, 0])  # −∞: worth less than what has a return
 
 
 def test_a_tiny_gain_that_goes_on_for_ever_has_no_bound():

@@ -34,6 +34,7 @@ PLAIN = 20_000  # outcomes, times remaining budgets, for which nobody waits for 
 SMALL = 4_000  # pairs of a component that is swept where it stands
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
 SAMPLED, FAR, SCATTERED = 2_000, 16, 0.3  # pairs that are looked at, states in between, and the share that is much
+NO_PAIRS = np.zeros(0, np.int64)
 SPARE = 4  # one in so many that a component may have more than the last, and fit into its room
 
 
@@ -47,6 +48,7 @@ class Pairs:
     play: Ints  # [pairs], the graph's choice
     number: Ints  # [remaining · states + state], the number of the pair plus 1, or 0
     cycles: list[Ints]  # of pairs among which reward can be collected for ever
+    undefined: Ints  # pairs that can only stay where gains and losses cancel out: their −∞ stands for no return at all
     plainly: bool  # whether kernels run without being compiled
     proved: bool  # whether the bounds hold exactly; not where rewards cancel out within rounding, and are taken for 0
 
@@ -134,6 +136,7 @@ class Engine:
         states = self.mdp.num_states if cyclic else 0
         self.known = Known(np.full(states, np.nan), np.empty(states, np.uint32))
         self.cycles: list[Ints] = []
+        self.undefined: list[Ints] = []
         self.proved = True
         self.rooms: dict[str, tuple[tuple[int, ...], Part]] = {}
 
@@ -161,6 +164,7 @@ class Engine:
         """Settle all components, one after the other."""
         start, member = self.order
         self.cycles.clear()
+        self.undefined.clear()
         self.proved = True
         half = USED * tolerance / 2
         small = SMALL if not self.plainly else 0
@@ -202,5 +206,6 @@ class Engine:
         """What was found."""
         return Pairs(
             graph=self.graph, lower=self.bounds.low, upper=self.bounds.high, play=self.bounds.policy,
-            number=self.number, cycles=self.cycles, plainly=self.plainly, proved=self.proved,
+            number=self.number, cycles=self.cycles, undefined=np.concatenate([NO_PAIRS, *self.undefined]),
+            plainly=self.plainly, proved=self.proved,
         )  # fmt: skip

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from almostsure.kernels import njit, prefetch
+from almostsure.memory import side_by_side
 
 ROOM = 1 << 26  # choices and targets for which there is room at first, if there may be so many
 index = np.uint64  # not signed: compiled code need not ask whether indices are negative; sums must not mix the two
@@ -50,14 +51,10 @@ class Graph(NamedTuple):
 
 
 def room_to_explore(moves: Moves, pairs: int) -> Graph:
-    """Room for all pairs of a model, as large as it may have to be: memory that nobody writes to is not taken.
-
-    NumPy asks for large pages, which makes searches much faster.
-    """
+    """Room for all pairs of a model, as large as it may have to be: memory that nobody writes to is not taken."""
     budgets = pairs // (moves.choice_ptr.size - 1)
     choices, entries = (min(budgets * array.size, ROOM) for array in (moves.of_choice, moves.successor))
-    sizes = (pairs, pairs, pairs + 1, choices + 1, choices + 2, entries)
-    return Graph(*(np.empty(size, np.uint32) for size in sizes))
+    return Graph(*side_by_side(np.uint32, pairs, pairs, pairs + 1, choices + 1, choices + 2, entries))
 
 
 def with_more_room(room: Graph) -> Graph:
@@ -181,9 +178,11 @@ class Search(NamedTuple):
 
 
 def room_for(size: int) -> Search:
-    """Room for the search among some pairs; NumPy asks for large pages."""
-    arrays = (np.empty(size, np.uint32) for _ in range(4))
-    return Search(np.zeros(size, np.uint32), *arrays, np.empty(size + 1, np.uint32), np.zeros(size + 1, np.uint32))
+    """Room for the search among some pairs."""
+    search = Search(*side_by_side(np.uint32, *[size] * 5, size + 1, size + 1))
+    search.low.fill(0)
+    search.start[0] = 0
+    return search
 
 
 @njit(cache=True, error_model="numpy", borrows=True)

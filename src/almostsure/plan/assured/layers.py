@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import UnboundedReturn
+from almostsure.errors import LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.plan.assured import explore
 from almostsure.plan.assured.engine import Engine, Pairs, call
@@ -87,17 +87,25 @@ def widest(pairs: Pairs, at: Ints) -> float:
 
 
 def check_bounded(mdp: MDP, pairs: Pairs, at: Ints) -> None:
-    """Refuse starts that are worth +∞, naming a cycle."""
-    if not np.isposinf(pairs.lower[at]).any():
-        return
-    first = min((*pairs.cycles, *_loops(pairs)), key=lambda found: int(found.min()))
-    cycle = np.unique(pairs.graph.state[first])
-    names = "; ".join(mdp.state_name(int(s)) for s in cycle[:8]) + ("; …" if cycle.size > 8 else "")
-    raise UnboundedReturn(
-        f"the return has no bound: reward can be collected for ever, without damage, among: {names}. "
-        "Give the cycle a cost, or use a discount below 1.",
-        cycle=tuple(cycle.tolist()),
-    )
+    """Refuse starts that are worth +∞, or have no return at all, naming a cycle."""
+    if np.isposinf(pairs.lower[at]).any():
+        first = min((*pairs.cycles, *_loops(pairs)), key=lambda found: int(found.min()))
+        cycle = np.unique(pairs.graph.state[first])
+        raise UnboundedReturn(
+            "the return has no bound: reward can be collected for ever, without damage, among: "
+            f"{_names(mdp, cycle)}. Give the cycle a cost, or use a discount below 1.",
+            cycle=tuple(cycle.tolist()),
+        )
+    if np.isin(at, pairs.undefined).any():
+        cycle = np.unique(pairs.graph.state[pairs.undefined])
+        raise LimitReached(
+            "the return is not defined: within this budget no run ends, and gains and losses cancel out for ever "
+            f"among: {_names(mdp, cycle)}. Name a goal, give the cycle a cost, or use a discount below 1."
+        )
+
+
+def _names(mdp: MDP, cycle: Ints) -> str:
+    return "; ".join(mdp.state_name(int(s)) for s in cycle[:8]) + ("; …" if cycle.size > 8 else "")
 
 
 def _loops(pairs: Pairs) -> list[Ints]:

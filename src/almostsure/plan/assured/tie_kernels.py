@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.steps import change, read_ahead
 
 LITTLE = 1e-10  # damage that decides nothing
@@ -16,19 +17,25 @@ SWEEPS = 4  # over every component at least
 VISITS = 1 << 18  # of the pairs of a component
 
 
-@njit(cache=True, error_model="numpy")
-def tied(game, bounds, slack, starts, grows):
-    """Which choices keep the lower bounds of their pairs in one step, but for the slack, as far as these are reached.
+class Tied(NamedTuple):
+    """Which choices of a graph are tied, and where they lead."""
+
+    is_tied: np.ndarray  # [choices]
+    pair: np.ndarray  # [pairs], those that are reached, in order
+    number: np.ndarray  # [pairs], which of them each is plus 1, or 0
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def tied(game, bounds, slack, starts, grows, found):
+    """Find the choices that keep the lower bounds of their pairs in one step, but for the slack, if they are reached.
 
     The policy's choices do.  Where the return is −∞ all do, where it is +∞ no others.  Choices are followed from some
-    pairs on, and not at pairs that do not grow.  Returns whether each choice is one, the pairs that are reached, which
-    of them each is plus 1, or 0; and the numbers of choices and entries.
+    pairs on, and not at pairs that do not grow.  Returns how many pairs, choices and entries were found.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
     low, _, play, _, rival = bounds
-    size = ptr.size - 1
-    result, number, pair = np.zeros(origin.size, np.bool_), np.zeros(size, np.uint32), np.empty(size, np.uint32)
+    is_tied, pair, number = found
     pairs, choices, entries, done = 0, 0, 0, 0
     for x in starts:
         if number[x] == 0:
@@ -48,7 +55,7 @@ def tied(game, bounds, slack, starts, grows):
                 _, least, away = change(gains[origin[k]], low, x, span, (discount, False), target, probability, play)
                 if low[x] > -np.inf and not (away > 0.0 and least >= -slack):
                     continue
-            result[k] = True
+            is_tied[k] = True
             choices += 1
             entries += last - first
             for e in range(first, last):
@@ -57,40 +64,37 @@ def tied(game, bounds, slack, starts, grows):
                     pairs += 1
                     number[target[e]] = pairs
     pairs = 0
-    for x in range(size):  # numbered side by side again
+    for x in range(number.size):  # numbered side by side again
         if number[x] > 0:
             pair[pairs] = x
             pairs += 1
             number[x] = pairs
-    return result, pair[:pairs].copy(), number, choices, entries
+    return pairs, choices, entries
 
 
-@njit(cache=True, error_model="numpy")
-def tied_graph(game, bounds, slack, starts, grows):
-    """The graph of the tied choices, with the numbers that its pairs and its choices have in the given one.
+@njit(cache=True, error_model="numpy", borrows=True)
+def fill_graph(graph, found, grows, tied_graph, via):
+    """Fill in the graph of the tied choices, and the numbers that these have in the given one.
 
     Pairs that do not grow have no choices at all.
     """
-    ptr, entry_ptr, target = game.graph.ptr, game.graph.entry_ptr, game.graph.target
-    is_tied, pair, number, choices, entries = tied(game, bounds, slack, starts, grows)
-    pairs = pair.size
-    state, remaining = np.empty(pairs, np.uint32), np.empty(pairs, np.uint32)
-    new_ptr, origin, via = np.zeros(pairs + 1, np.uint32), np.empty(choices, np.uint32), np.empty(choices, np.uint32)
-    new_entry_ptr, new_target = np.zeros(choices + 1, np.uint32), np.empty(entries, np.uint32)
+    ptr, entry_ptr, target = graph.ptr, graph.entry_ptr, graph.target
+    state, remaining, new_ptr, origin, new_entry_ptr, new_target = tied_graph
+    is_tied, pair, number = found
     j, z = 0, 0
-    for i in range(pairs):
+    new_ptr[0], new_entry_ptr[0] = 0, 0
+    for i in range(state.size):
         x = pair[i]
-        state[i], remaining[i] = game.graph.state[x], game.graph.remaining[x]
+        state[i], remaining[i] = graph.state[x], graph.remaining[x]
         for k in range(ptr[x], ptr[x + 1] if grows[x] else ptr[x]):
             if is_tied[k]:
                 for e in range(entry_ptr[k], entry_ptr[k + 1]):
                     new_target[z] = number[target[e]] - 1
                     z += 1
-                origin[j], via[j] = game.graph.origin[k], k
+                origin[j], via[j] = graph.origin[k], k
                 j += 1
                 new_entry_ptr[j] = z
         new_ptr[i + 1] = j
-    return Graph(state, remaining, new_ptr, origin, new_entry_ptr, new_target), pair, via
 
 
 @njit(cache=True, error_model="numpy")

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from almostsure.memory import side_by_side
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.assured import explore
 from almostsure.plan.assured import tie_kernels as kernels
@@ -192,9 +193,17 @@ class _Ties:
 
 
 def _tied_graph(engine: Engine, slack: float, starts: Ints, grows: Bools) -> tuple[Graph, Ints, Ints]:
-    """The choices that keep the proved lower bounds, but for the slack, where they lead from some pairs."""
-    found: tuple[Graph, Ints, Ints] = engine.call(kernels.tied_graph, engine.game, engine.bounds, slack, starts, grows)
-    return found
+    """The choices that keep the proved lower bounds, but for the slack, where they lead from some pairs.
+
+    Also the numbers that the pairs and choices have in the engine's graph.
+    """
+    graph, size = engine.graph, engine.graph.state.size
+    found = kernels.Tied(np.zeros(graph.origin.size, np.bool_), np.empty(size, np.uint32), np.zeros(size, np.uint32))
+    pairs, choices, entries = engine.call(kernels.tied, engine.game, engine.bounds, slack, starts, grows, found)
+    *arrays, via = side_by_side(np.uint32, pairs, pairs, pairs + 1, choices, choices + 1, entries, choices)
+    tied = Graph(*arrays)
+    engine.call(kernels.fill_graph, graph, found, grows, tied, via)
+    return tied, found.pair[:pairs], via
 
 
 def _within(order: tuple[Ints, Ints], where: Bools) -> tuple[Ints, Ints]:

@@ -72,7 +72,7 @@ def _value_at(solution: Solution, at: Expected | Chance) -> float:
 
 
 def _assured_curve(solution: Solution) -> Floats:
-    """The best return at the start for the budgets 0 … budget."""
+    """The best return at the start for the budgets 0 … budget; NaN where it is infeasible or not defined."""
     from almostsure.plan.assured import layers
 
     mdp, budget = solution.mdp, solution.policy.budget or 0
@@ -89,5 +89,8 @@ def _assured_curve(solution: Solution) -> Floats:
         )  # fmt: skip
         at = pairs.at(codes)
         above = np.full((first, mdp.initial_states.size), np.nan)
-        lower, upper = (np.concatenate([above, side[at]]) for side in (pairs.lower, pairs.upper))
+        known = ~np.isin(at, pairs.undefined)
+        lower, upper = (
+            np.concatenate([above, np.where(known, side[at], np.nan)]) for side in (pairs.lower, pairs.upper)
+        )
     return np.array([middle(*at_start(mdp, *bounds)) for bounds in zip(lower, upper, strict=True)])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from almostsure.memory import side_by_side
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.assured import steps
 from almostsure.plan.assured.component import approach, parts, places
@@ -31,16 +32,20 @@ FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
 FEW = 8  # members of which one is not known to leave surely, or fewer, so that these are looked at one by one
 HINTED = 0.9  # share of a component's states whose worth with less left is known, for it to be a hint
 WORTHS = 4000  # different worths by which members are sorted; within them they stay side by side in memory
+SUMMITS = 8  # rounds of parting with those who surely get the most
+MANY = 16  # positions of which at least one is parted with in a round
+LEVEL = 4e-16  # by how much, relatively, choices may differ that are worth the same
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
 
 
 def make_part(positions: int, choices: int, entries: int) -> Part:
     """Room for a component."""
-    return Part(
-        np.empty(positions + 1, np.uint32), np.empty(choices + positions + 1, np.uint32), np.empty(entries, np.uint32),
-        np.empty(entries), np.empty(choices + positions), np.empty(choices + positions, np.uint32),
-        np.empty(choices + positions), np.empty(positions + 1, np.uint32), np.empty(entries, np.uint32),
-    )  # fmt: skip
+    choices += positions  # one to rest for each
+    ptr, entry_ptr, column, origin, pred_ptr, pred = side_by_side(
+        np.uint32, positions + 1, choices + 1, entries, choices, positions + 1, entries
+    )
+    factor, constant, leak = side_by_side(np.float64, entries, choices, choices)
+    return Part(ptr, entry_ptr, column, factor, constant, origin, leak, pred_ptr, pred)
 
 
 class Component:
@@ -90,6 +95,12 @@ class Component:
             self.hint, self.all_sure = None, False  # where staying is free, choices that look as good may never leave
             if self._collapse():
                 self._cut()
+            for _ in range(SUMMITS):
+                if not self._settle_summit():
+                    break
+        if self.members.size == 0:
+            self.bounds.place[members] = NOWHERE
+            return None
         if members.size > DIRECT and self.hint is None and self.inside is None:
             self._sort()
         self._arrange()
@@ -130,6 +141,66 @@ class Component:
             return False
         self.members, self.can_stay, self.inside, self.local = members, can_stay, inside, local
         return True
+
+    def _settle_summit(self) -> bool:
+        """Settle those who surely get the most that can be got at an exit, and part with them; False if there are none.
+
+        Let no choice that surely stays have a reward above 0, and let c be the most that a choice is worth on average
+        when it leaves.  Then u = c is an upper bound of everybody.  Who can surely leave by choices worth c alone is
+        worth just that, and l = c a lower bound, no matter how long it takes.  Elsewhere bounds blur with the time that
+        choices take that look as good, and here all may do so.
+        """
+        raw, size, leaves = self.raw, self.raw.ptr.size - 1, self.raw.leak > 0
+        if size == 0 or not leaves.any() or (raw.constant[~leaves] > 0).any():
+            return False
+        worth = np.where(raw.constant == 0, np.inf, -np.inf)
+        worth[leaves] = raw.constant[leaves] / raw.leak[leaves]
+        top = float(worth[leaves].max())
+        for slack in (LEVEL * abs(top), LEVEL * abs(top) + 2 * self.exit_error):
+            usable, queue = worth >= top - slack, np.arange(size, dtype=np.uint32)
+            queue = queue[: self.call(parts.leave_surely, raw, size, usable, queue)]
+            if MANY * queue.size >= size:
+                break
+        else:
+            return False
+        policy, value, there = raw.ptr[:-1].copy(), np.full(size, -np.inf), np.zeros(size, np.bool_)
+        self.call(parts.first_policy, raw, usable, queue, policy)
+        value[queue], there[queue] = top, True
+        self.order, self.part, self.size = queue, raw, size
+        self._write(policy[queue], value)
+        is_there = there[self.bounds.place[self.sorted]]
+        if not self._prove_level(top - slack, top, self.sorted[~is_there]):
+            return False
+        self._part_with_positions(there)
+        return True
+
+    def _part_with_positions(self, gone: Bools) -> None:
+        """Go on without the members of some positions, which are settled."""
+        place = self.bounds.place
+        kept = ~gone[place[self.members]]
+        position = (np.cumsum(~gone) - 1)[place[self.members[kept]]]
+        place[self.members] = NOWHERE
+        self.members = self.members[kept]
+        place[self.members], self.sorted = position, np.sort(self.members)
+        if self.inside is not None:
+            self.can_stay, self.local = self.can_stay[~gone], self.local[kept]
+        self._cut()
+
+    def _prove_level(self, low: float, high: float, others: Ints) -> bool:
+        """Widen bounds that are the same for all members until they are proved, the lower ones not for some others."""
+        bounds = self.bounds
+        bounds.policy[others] = NOWHERE
+        for _ in range(steps.ROUNDS):
+            bounds.low[self.sorted], bounds.high[self.sorted] = low, high
+            missing = self.call(steps.lacking, self.game, bounds, self.sorted, self.inside is not None)
+            if missing == 0:
+                bounds.rival[self.sorted] -= 2 * (high - low)
+                return True
+            if not np.isfinite(missing):
+                return False
+            wider = (1 + LEVEL) * missing + LEVEL * abs(high)
+            low, high = low - wider, high + wider
+        return False
 
     def _cut(self) -> None:
         """The equations of the positions, and what is to be known of exits and rewards."""
@@ -236,13 +307,18 @@ class Component:
             elif not sweeper.run(part.constant, value, policy, threshold):
                 return np.inf
             height = self._height(sweeper, value, policy, half)
-            if height is None or not self._prove(value, policy, height, threshold):
-                return np.inf
-            excess = float(self.call(steps.width, self.bounds, self.sorted)) / half
-            if sweeper is None or excess <= 1:
+            proved = height is not None and self._prove(value, policy, height, threshold)
+            excess = self._excess(half) if proved else np.inf
+            if sweeper is None or not 1 < excess < np.inf:
                 break
             threshold /= 2 * excess
+        if excess > 1 and self.engine.discount == 1 and self.most >= 0 and self._creep(value, policy):
+            excess = self._excess(half)
         return excess
+
+    def _excess(self, half: float) -> float:
+        """How wide the bounds are, in shares of what is asked for."""
+        return float(self.call(steps.width, self.bounds, self.sorted)) / half
 
     def _first_policy(self) -> Ints:
         """A policy that surely leaves, and is good already after a few sweeps."""
@@ -282,17 +358,41 @@ class Component:
 
         That resting is worth no more than the bounds is no step of the proof: values are at least 0 where one can.
         """
-        if self.can_stay.size:
-            worse = self.can_stay[self.order] & (value < 0)
-            value, policy = np.where(worse, 0.0, value), np.where(worse, self.part.ptr[:-1], policy)
-        full, tall = np.full(self.size, -np.inf), np.zeros(self.size)
-        full[self.order], tall[self.order] = value, height
-        self._write(policy, full)
+        value, full = self._fill(value, policy)
+        tall = np.zeros(self.size)
+        tall[self.order] = height
         first = max(residual, float(np.finfo(np.float64).eps) / 2 * float(np.abs(value).max(initial=0.0)))
         first = first if value.any() else 0.0
         exits = (self.exit_error, self.exit_relative, -self.most, first)
         merged = self.inside is not None
         return bool(self.call(steps.prove, self.game, self.bounds, self.sorted, full, tall, exits, merged))
+
+    def _fill(self, value: Floats, policy: Ints) -> tuple[Floats, Floats]:
+        """Write the policy; returns the values, at least 0 where one can rest, and the same for all positions."""
+        if self.can_stay.size:
+            worse = self.can_stay[self.order] & (value < 0)
+            value, policy = np.where(worse, 0.0, value), np.where(worse, self.part.ptr[:-1], policy)
+        full = np.full(self.size, -np.inf)
+        full[self.order] = value
+        self._write(policy, full)
+        return value, full
+
+    def _creep(self, value: Floats, policy: Ints) -> bool:
+        """Write the policy and prove bounds, beginning with the values, however long it takes to leave."""
+        if not self.call(parts.leaves, self.part, np.arange(value.size, dtype=np.uint32), policy):
+            return False
+        bounds, members, merged = self.bounds, self.members, self.inside is not None
+        before = [side[members] for side in (bounds.low, bounds.high, bounds.policy, bounds.rival)]
+        _, full = self._fill(value, policy)
+        worth = full[bounds.place[members]]
+        bounds.low[members], bounds.high[members] = worth - self.exit_error, worth + self.exit_error
+        done = self.call(steps.creep, self.game, bounds, members, merged)
+        if not done or self.call(steps.lacking, self.game, bounds, self.sorted, merged) != 0:
+            bounds.low[members], bounds.high[members], bounds.policy[members], bounds.rival[members] = before
+            return False
+        finite = worth > -np.inf
+        bounds.rival[members] -= 2 * float((bounds.high[members] - bounds.low[members])[finite].max(initial=0.0))
+        return True
 
     def _write(self, policy: Ints, value: Floats) -> None:
         """The choices of the members: at positions of several, those elsewhere go to where it is left, or rest.
@@ -358,6 +458,7 @@ class Component:
             return True
         bounds, members = self.bounds, self.members
         bounds.low[members], bounds.high[members] = found.value - found.error, found.value + found.error
+        self.engine.undefined.append(members[found.undefined])
         bounds.policy[members] = found.choice
         bounds.place[members] = NOWHERE
         return True

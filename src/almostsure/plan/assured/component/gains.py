@@ -2,7 +2,8 @@
 
 Where a mean reward above 0 can be kept up, the return is +∞.  Where gains and losses cancel out exactly, staying for
 ever has no return and does not compete, but going round and then leaving does: such pairs are collapsed, by a potential
-(:mod:`almostsure.plan.assured.component.cancelling`).  Everywhere else staying for ever costs −∞.
+(:mod:`almostsure.plan.assured.component.cancelling`).  Who can only stay has no return then.  Everywhere else staying
+for ever costs −∞.
 
 On what remains, policy iteration from a policy that surely leaves goes on until no choice is better.
 
@@ -45,6 +46,7 @@ class Found:
     error: Floats
     choice: Ints  # of the graph of pairs
     forever: Bools  # the pairs among which reward can be collected for ever
+    undefined: Bools  # the pairs that can only stay where gains and losses cancel out
     exact: bool = True  # whether what seems to cancel out does so exactly, and not only within rounding
 
 
@@ -73,7 +75,8 @@ def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> 
     if not forever.any():
         free, potential, forever = free_choices(flow, unknown, terms)
     if forever.any():
-        return Found(value=np.zeros(count), error=np.zeros(count), choice=np.zeros(count, np.uint32), forever=forever)
+        none, choice = np.zeros(count), np.zeros(count, np.uint32)
+        return Found(value=none, error=none, choice=choice, forever=forever, undefined=np.zeros(count, np.bool_))
     part = _Game(flow, exits, free, potential, terms)
     part.solve(bool(unknown))
     first_choice = game.graph.ptr[members]
@@ -82,7 +85,9 @@ def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> 
         np.flatnonzero(np.logical_or.reduce([free & some for some in unknown])) if unknown else np.zeros(0, np.int64)
     )
     exact = cancels_exactly([_exactly(game, bounds, rewards, flow.choice[c]) for c in doubtful.tolist()], potential)
-    return Found(value=part.value, error=part.error, choice=chosen, forever=forever, exact=exact)
+    return Found(
+        value=part.value, error=part.error, choice=chosen, forever=forever, undefined=part.undefined, exact=exact
+    )
 
 
 def _exactly(game: Game, bounds: Bounds, rewards: Floats, choice: int) -> tuple[int, Fraction, dict[int, Fraction]]:
@@ -180,6 +185,7 @@ class _Game:
         """Values, errors and choices of the game's states (−1: none that is better than another).
 
         Where nobody surely leaves it is −∞, since staying for ever loses; that is proved here if it is ``unknown``.
+        It is not if one can only go round where gains and losses cancel out: what is in reach of that is ``undefined``.
         """
         live, usable, policy = surely_leave(choice_graph(self.owner, self.moves), self.leaks)
         if unknown:
@@ -190,6 +196,9 @@ class _Game:
             solver = _Iteration(self, live, usable, policy)
             value[live], error[live] = solver.run()
             chosen[live] = solver.rows[solver.policy]
+        round_and_round = np.zeros(self.count, np.bool_)
+        round_and_round[self.place[self.flow.owner[self.inner]]] = True
+        self.undefined: Bools = (~live & (round_and_round & ~live).any())[self.place]
         self.value = value[self.place] + self.potential
         self.error = error[self.place] + 2 * EPSILON * np.abs(self.potential)
         self.choice = self._unfold(chosen)

@@ -204,18 +204,16 @@ def _look_around(part, alive, usable, found, queue, count):
 
 @njit(cache=True, error_model="numpy")
 def leave_surely(part, size, usable, queue):
-    """List the positions from which some policy surely leaves, nearest to an exit first; returns how many they are.
+    """List the positions from which some policy of usable choices surely leaves, nearest to an exit first.
 
-    Makes the choices unusable that may lead elsewhere.  Repeats two steps until nothing changes: search backward from
-    the exits along usable choices; drop what was not found, and with it every choice that may lead there.
+    Returns how many they are, and makes the choices unusable that may lead elsewhere.  Repeats two steps until nothing
+    changes: search backward from the exits along usable choices; drop what was not found, and with it every choice that
+    may lead there.
     """
     ptr, entry_ptr, column = part.ptr, part.entry_ptr, part.column
-    choices = np.int64(ptr[size])
-    for k in range(choices):
-        usable[k] = True
     if size <= LARGE:
         list_predecessors(part, size)
-    found, alive, lost = np.zeros(size, np.bool_), np.ones(size, np.bool_), False
+    found, alive, lost = np.zeros(size, np.bool_), np.ones(size, np.bool_), not usable[: np.int64(ptr[size])].all()
     while True:
         count = search_back(part, alive, usable, found, queue, not lost)
         lost = False

@@ -24,7 +24,7 @@ from almostsure.plan.assured.component.parts import (
     write,
 )
 from almostsure.plan.assured.component.places import collapse, inner_graph, lead_out, may_gain
-from almostsure.plan.assured.steps import NOWHERE, Part, prove, read_ahead, step_back
+from almostsure.plan.assured.steps import NOWHERE, Part, prove, read_ahead, step_back, width
 from almostsure.plan.assured.sums import EPSILON
 
 ELIMINATED = 40  # pairs of a component in which a policy is evaluated by elimination
@@ -48,6 +48,7 @@ def settle_small(game, bounds, members, part, scratch, half):
         done = _settle_costs(game, bounds, members, part, scratch, half, known)
     if not done and top < np.inf and members.size <= DENSE:
         done = _settle_directly(game, bounds, members, part, scratch[-1], half, (sizes, known))
+        done = done and (game.discount < 1.0 or width(bounds, members) <= half)  # or they are parted
     for x in members:
         place[x] = NOWHERE
     return done
@@ -177,6 +178,7 @@ def _begin(game, members, part, scratch, all_leave):
                 guess(part, usable, queue[count : count + 1], value)
             count += value[i] > -np.inf
     if count < size:
+        usable[: part.ptr[size]] = True
         count = leave_surely(part, size, usable, queue)
         value[:size] = -np.inf
         guess(part, usable, queue[:count], value)

@@ -53,43 +53,45 @@ class Search(NamedTuple):
     found: np.ndarray  # [positions]
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, error_model="numpy", inline="always")
 def _best(x, ptr, entry_ptr, column, factor, constant, value):
     """The best choice of a position and its worth."""
-    best, choice = -np.inf, ptr[x]
-    for k in range(ptr[x], ptr[x + 1]):
-        worth = constant[k]
-        for e in range(entry_ptr[k], entry_ptr[k + 1]):
+    first, last = np.int64(ptr[x]), np.int64(ptr[x + 1])
+    best, choice, e = -np.inf, first, np.int64(entry_ptr[first])
+    for k in range(first, last):
+        worth, end = constant[k], np.int64(entry_ptr[k + 1])
+        while e < end:
             worth += factor[e] * value[column[e]]
-        if worth > best:
-            best, choice = worth, k
+            e += 1
+        choice = k if worth > best else choice  # conditional moves: which choice is better, nobody can predict
+        best = worth if worth > best else best
     return best, choice
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, error_model="numpy", inline="always")
 def _worth(k, entry_ptr, column, factor, constant, value):
     """The worth of one choice."""
     worth = constant[k]
-    for e in range(entry_ptr[k], entry_ptr[k + 1]):
+    for e in range(np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])):
         worth += factor[e] * value[column[e]]
     return worth
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, error_model="numpy", inline="always")
 def _wake(x, pred_ptr, pred, active, is_dirty, lowest):
     """Everybody who looks at position x has to look again; returns the lowest chunk concerned.
 
     Whether they were awake is not asked: a wrong guess at the answer costs the processor more than to write it again.
     """
-    for q in range(pred_ptr[x], pred_ptr[x + 1]):
-        y = np.int64(pred[q])
+    for q in range(np.int64(pred_ptr[x]), np.int64(pred_ptr[x + 1])):
+        y = pred[q]
         active[y] = True
         is_dirty[y // CHUNK] = True
-        lowest = min(lowest, y // CHUNK)
+        lowest = min(lowest, np.int64(y // CHUNK))
     return lowest
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def sweep(part, run, limits):
     """Update active positions, chunk by chunk, until all are within the threshold of their best choice's worth.
 
@@ -155,7 +157,7 @@ def sweep(part, run, limits):
 # ---------------------------------------------------------------------- slow pockets
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def pocket(part, search, changes, begin, end, often, limit):
     """Positions in a range that changed ``often``; those met before bring their neighbourhood, wider every time.
 
@@ -194,7 +196,7 @@ def pocket(part, search, changes, begin, end, often, limit):
     return count
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _may_leave(k, local, leaving, part):
     """Whether a choice may lead out of the pocket, or to a position of it that is already known to leave."""
     chance = 0.0
@@ -206,7 +208,7 @@ def _may_leave(k, local, leaving, part):
     return chance < 1.0 - 1e-9
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def make_proper(members, local, part, value, policy):
     """Give each member its best choice, or one that comes nearer to an exit where the best ones lead round in circles.
 
@@ -240,7 +242,7 @@ def make_proper(members, local, part, value, policy):
     return left == 0
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def equations(members, local, part, value, policy):
     """The equations of the members' values under the policy, everything else as it is: row offsets, columns,
     factors (of identity minus transitions) and right-hand side.
@@ -272,7 +274,7 @@ def equations(members, local, part, value, policy):
     return start, columns[:z], factors[:z], right
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def improve(members, threshold, part, value, policy):
     """Switch members to clearly better choices; returns how many did."""
     ptr, entry_ptr, column, factor, constant = part[:5]
@@ -287,7 +289,7 @@ def improve(members, threshold, part, value, policy):
     return switched
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def wake_changed(members, old, part, run):
     """After a direct solve: members that changed, and who looks at them, become active."""
     for f in range(members.size):
