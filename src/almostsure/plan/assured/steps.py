@@ -41,7 +41,7 @@ from almostsure.plan.assured.sums import EPSILON
 TINY = 1e-300  # more than all underflows of one step
 NOWHERE = np.uint32(2**32 - 1)
 ROUNDS = 12  # of widening until bounds are proved
-CREEPS, VISITS = 100, 1 << 22  # sweeps that raise and lower bounds at least, and pairs that they may visit
+CREEPS = 100  # sweeps that raise and lower bounds at least, before they are given up
 AHEAD = 12  # pairs that memory is asked for before they are looked at
 NEAR = 3  # the same for what their successors are worth
 LINE = 16  # indices that come with one that memory is asked for
@@ -248,17 +248,17 @@ def lacking(game, bounds, members, merged):
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
-def creep(game, bounds, members, merged):
+def creep(game, bounds, members, merged, visits):
     """Raise upper bounds and lower lower ones wherever one step does not prove them; False if that takes too long.
 
     They are moved as far as they must, and by one unit in the last place more.  Members of one place follow one
-    another, and have the same bounds.
+    another, and have the same bounds.  Each may be visited some times, and all together a given number of times more.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
     lows, highs, policy, place, _ = bounds
     rule, size = (discount, merged), members.size
-    for sweep in range(CREEPS + VISITS // size):
+    for sweep in range(CREEPS + visits // size):
         moved = False
         for j in range(size):
             i = j if sweep % 2 == 0 else size - 1 - j

@@ -38,7 +38,7 @@ def test_who_surely_leaves_is_what_the_plain_twin_says(monkeypatch, large, round
     for seed in range(300):
         part, owner = drawn(np.random.default_rng(seed))
         size = part.ptr.size - 1
-        usable, queue = np.empty(owner.size, np.bool_), np.empty(size, np.uint32)
+        usable, queue = np.ones(owner.size, np.bool_), np.empty(size, np.uint32)
         queue = queue[: find(part, size, usable, queue)]
         graph = twin.Graph(
             num_states=size, owner=owner, entry_choice=np.repeat(np.arange(owner.size), np.diff(part.entry_ptr)),
@@ -70,7 +70,7 @@ def test_positions_are_dropped_in_place_as_elsewhere():
         rng = np.random.default_rng(seed)
         part, owner = drawn(rng)
         size = part.ptr.size - 1
-        usable, queue = np.empty(owner.size, np.bool_), np.empty(size, np.uint32)
+        usable, queue = np.ones(owner.size, np.bool_), np.empty(size, np.uint32)
         order = np.sort(queue[: plain(parts.leave_surely)(part, size, usable, queue)])
         room = component.make_part(size, owner.size, part.column.size)
         sizes = plain(parts.reorder)(part, order, usable, room)

@@ -33,6 +33,7 @@ FEW = 8  # members of which one is not known to leave surely, or fewer, so that 
 HINTED = 0.9  # share of a component's states whose worth with less left is known, for it to be a hint
 WORTHS = 4000  # different worths by which members are sorted; within them they stay side by side in memory
 SUMMITS = 8  # rounds of parting with those who surely get the most
+VISITS = 1 << 22  # of pairs whose bounds are raised and lowered; where that is not compiled, much fewer
 MANY = 16  # positions of which at least one is parted with in a round
 LEVEL = 4e-16  # by how much, relatively, choices may differ that are worth the same
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
@@ -386,7 +387,7 @@ class Component:
         _, full = self._fill(value, policy)
         worth = full[bounds.place[members]]
         bounds.low[members], bounds.high[members] = worth - self.exit_error, worth + self.exit_error
-        done = self.call(steps.creep, self.game, bounds, members, merged)
+        done = self.call(steps.creep, self.game, bounds, members, merged, VISITS >> (9 if self.engine.plainly else 0))
         if not done or self.call(steps.lacking, self.game, bounds, self.sorted, merged) != 0:
             bounds.low[members], bounds.high[members], bounds.policy[members], bounds.rival[members] = before
             return False
