@@ -554,3 +554,17 @@ def test_no_damage_on_average_needs_no_memory():
     assert solution.policy.act(solution.mdp.initial_state) == 2
     assert "is worth" not in str(solution)
     assert solution.value == solve_policy("hazard-map", AlmostSure(0)).value
+
+
+def test_failing_may_be_cheaper_than_the_goal():
+    """Trying again costs 1, and arrives or fails with a probability of 1/4 each: nothing says that half of it fails."""
+    rows = [(0, 0, 0, 0.5, -1, 0), (0, 0, 1, 0.25, -1, 0), (0, 0, 2, 0.25, -1, 0), (3, 0, 0, 1, 0, 0)]
+    columns = list(zip(*rows, strict=True))
+    mdp = from_transitions(*columns, terminal=[1, 2], initial=3, labels={"goal": [1], "busy": [0]})
+    found = solve_policy(mdp, AlmostSure(0))
+    assert found.value == pytest.approx(-2)
+    assert found.reaches("goal") == pytest.approx(0.5)
+    with pytest.raises(ArgumentError, match="known for states that all end runs, not 'busy'"):
+        found.reaches("busy")
+    with pytest.raises(ArgumentError, match="known for a policy without a horizon"):
+        solve_policy(mdp, AlmostSure(0), horizon=3).reaches("goal")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from almostsure.errors import AlmostSureError, LimitReached
+from almostsure.errors import AlmostSureError, ArgumentError, LimitReached
 from almostsure.model.mdp import MDP, Floats
 from almostsure.plan.constraints import Chance, Constraint, Expected
 from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
@@ -76,6 +76,26 @@ class Solution:
     def evaluate(self) -> Evaluation:
         """Evaluate the policy exactly."""
         return evaluate(self.mdp, self.policy, discount=self.discount)
+
+    def reaches(self, label: str) -> float:
+        """The probability that a run of the policy ends in a state with a label, such as a goal.
+
+        The best return may be had elsewhere: where costs end with a failure, too, that may be cheaper than the goal.
+        """
+        mdp, policy, there = self.mdp, self.policy, self.mdp.label(label)
+        if policy.horizon is not None or (there > mdp.is_terminal()).any():
+            what = (
+                "a policy without a horizon"
+                if policy.horizon is not None
+                else f"states that all end runs, not {label!r}"
+            )
+            raise ArgumentError(f"the probability to reach a label is known for {what}.")
+        arrival = mdp.with_reward({label: 1.0})
+        same = Policy(
+            arrival, choice=policy.choice, probability=policy.probability, budget=policy.budget, rest=policy.rest
+        )
+        begins = float(mdp.initial_probabilities[there[mdp.initial_states]].sum())
+        return begins + evaluate(arrival, same).expected_return
 
     def __repr__(self) -> str:
         return f"<Solution: return {precise(self.value)} with {self.promise}>"

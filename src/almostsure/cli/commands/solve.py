@@ -141,17 +141,12 @@ def _evaluated(mdp: MDP, policy: Policy, discount: float, budget: int | None = N
     return None if large else evaluate(mdp, policy, discount=discount, budget=budget)
 
 
-def _arrives(task: Task, policy: Policy) -> float | None:
+def _arrives(task: Task, solution: Solution) -> float | None:
     """The probability to reach the goal, where episodes may also end elsewhere; None where that is not asked."""
-    from almostsure.policy import Policy, evaluate
-
     mdp, goal = task.mdp, (task.goal or "").strip('"')
-    if goal not in mdp.labels or policy.block is not None or (mdp.label(goal) >= mdp.is_terminal()).all():
+    if goal not in mdp.labels or solution.policy.horizon is not None or (mdp.label(goal) >= mdp.is_terminal()).all():
         return None
-    arrival = mdp.with_reward({goal: 1.0})
-    begins = float(mdp.initial_probabilities[mdp.label(goal)[mdp.initial_states]].sum())
-    same = Policy(arrival, choice=policy.choice, probability=policy.probability, budget=policy.budget, rest=policy.rest)
-    return begins + evaluate(arrival, same).expected_return
+    return solution.reaches(goal)
 
 
 def _solution_results(task: Task, solution: Solution) -> dict[str, Any]:
@@ -175,7 +170,7 @@ def _solution_results(task: Task, solution: Solution) -> dict[str, Any]:
         "ends": None if result is None else result.ends,
         "damage_distribution": None if result is None else result.damage_distribution,
         "randomised": not policy.is_deterministic,
-        "reaches_goal": None if result is None else _arrives(task, policy),
+        "reaches_goal": None if result is None else _arrives(task, solution),
     }
 
 
