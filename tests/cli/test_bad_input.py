@@ -37,6 +37,7 @@ Here = Callable[..., Any]
         (("solve", "paper", "--budget", "many"), 2, "Invalid value for '--budget'"),
         (("solve", "paper", "--budget", "-1"), 2, "budget must be a whole number, 0 or more; got -1"),
         (("solve", "paper", "--budget", "1", "--limit", "2"), 2, "--limit is a constraint of its own"),
+        (("simulate", "paper", "--policy", "p", "--horizon", "2"), 2, "leave out --limit, --risk and --horizon"),
         (("solve", "paper", "--risk", "0.1"), 2, "--risk is the probability of more than --budget; give both"),
         (("solve", "paper", "--budget", "1", "--risk", "1.5"), 2, "risk must be a probability, 0 … 1; got 1.5"),
         (("simulate", "paper", "-n", "0"), 2, "episodes must be"),

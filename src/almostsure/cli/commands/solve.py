@@ -83,8 +83,8 @@ def simulate(
     from almostsure.policy import simulate as play
 
     mdp = task.mdp
-    if policy is not None and (limit is not None or risk is not None):
-        raise ArgumentError("--policy says what is played; leave out --limit and --risk.")
+    if policy is not None and not limit is risk is horizon is None:
+        raise ArgumentError("--policy says what is played; leave out --limit, --risk and --horizon.")
     if show is not None and not 0 <= show < max(episodes, 1):
         raise ArgumentError(f"--show must lie in 0 … {max(episodes, 1) - 1}; got {show}")
     if policy is not None:
