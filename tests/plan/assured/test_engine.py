@@ -18,6 +18,8 @@ from almostsure.model.build.grid import grid_family
 from almostsure.plan.assured import engine, explore
 from almostsure.plan.assured.component import component, sweeps
 from almostsure.plan.assured.layers import solve_layers
+from almostsure.policy.evaluation.evaluate import evaluate
+from almostsure.policy.policy import Policy
 from almostsure.testing import mdps, random_union
 from almostsure.testing.families import garnet
 
@@ -481,3 +483,32 @@ def test_whoever_surely_gets_the_most_is_settled_at_once():
     found = solve_policy(free_grid(20, 4, wait=True, share=0.0), AlmostSure(2))
     assert 1 - 1e-12 <= found.lower <= 1 <= found.upper <= 1 + 1e-12
     assert found.evaluate().expected_length < 1000
+
+
+def test_places_to_rest_are_left_after_others_were_settled():
+    """Who rests at 2 and 3 leads to who rests at 0 and 1, and these are settled first."""
+    here = [(0, 0, 1, 0), (1, 0, 0, 0), (0, 1, 4, 10), (0, 2, 2, -1)]
+    there = [(2, 0, 3, 0), (3, 0, 2, 0), (3, 1, 0, -8), (2, 1, 4, 5)]
+    rows = [(s, a, t, 1, r, 0) for s, a, t, r in here + there]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[4], initial=3)
+    for method in METHODS:
+        lower, upper, choice = solved(mdp, 0, method=method)
+        assert lower[0] == pytest.approx([10, 10, 5, 5, 0])
+        assert upper[0] == pytest.approx([10, 10, 5, 5, 0])
+        assert evaluate(mdp, Policy(mdp, choice=choice, budget=0)).expected_return == pytest.approx(5)
+
+
+def test_who_leads_only_to_those_that_were_settled_is_settled_too():
+    """Hubs get 10 or go on, leaves pay and come to a hub: once the hubs are settled, no leaf stays."""
+    hubs, each = 60, 240
+    hub, leaf, end = np.arange(hubs), hubs + np.arange(hubs * each), hubs + hubs * each
+    rng = np.random.default_rng(0)
+    s = np.concatenate([hub, hub, np.repeat(hub, each), leaf])
+    a = np.concatenate([np.zeros(2 * hubs, int), np.ones(leaf.size, int), np.zeros(leaf.size, int)])
+    t = np.concatenate([np.full(hubs, end), (hub + 1) % hubs, leaf, rng.integers(hubs, size=leaf.size)])
+    p = np.concatenate([np.full(2 * hubs, 0.5), np.full(leaf.size, 1 / each), np.ones(leaf.size)])
+    r = np.concatenate([np.full(hubs, 10.0), np.zeros(hubs + leaf.size), -1 - rng.random(leaf.size)])
+    mdp = from_transitions(s, a, t, p, r, np.zeros(s.size, int), terminal=[end], initial=hubs, normalise=True)
+    found = solve_policy(mdp, AlmostSure(0), everywhere=True)
+    assert found.value == pytest.approx(10 + r[-leaf.size])
+    assert found.upper - found.lower <= 1e-8

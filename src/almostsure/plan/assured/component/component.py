@@ -170,7 +170,8 @@ class Component:
         self.order, self.part, self.size = queue, raw, size
         self._write(policy[queue], value)
         is_there = there[self.bounds.place[self.sorted]]
-        if not self._prove_level(top - slack, top, self.sorted[~is_there]):
+        least = float(worth[policy[queue]].min())  # of a choice that leaves, as somebody does
+        if not self._prove_level(least - self.exit_error, top + self.exit_error, self.sorted[~is_there]):
             return False
         self._part_with_positions(there)
         return True
@@ -286,7 +287,7 @@ class Component:
     def _solve(self, half: float) -> None:
         """Solve the equations to a residual that gives close bounds, and prove these."""
         discount, size = self.engine.discount, self.order.size
-        threshold = 0.9 * half * -self.most if self.most < 0 else half / 100
+        threshold = 0.9 * half * -self.most if -np.inf < self.most < 0 else half / 100  # −∞: nobody stays
         threshold = half * (1 - discount) / 2 if discount < 1 else threshold
         excess = np.inf
         if size > DIRECT:
@@ -391,8 +392,8 @@ class Component:
         if not done or self.call(steps.lacking, self.game, bounds, self.sorted, merged) != 0:
             bounds.low[members], bounds.high[members], bounds.policy[members], bounds.rival[members] = before
             return False
-        finite = worth > -np.inf
-        bounds.rival[members] -= 2 * float((bounds.high[members] - bounds.low[members])[finite].max(initial=0.0))
+        finite = members[worth > -np.inf]
+        bounds.rival[members] -= 2 * float((bounds.high[finite] - bounds.low[finite]).max(initial=0.0))
         return True
 
     def _write(self, policy: Ints, value: Floats) -> None:

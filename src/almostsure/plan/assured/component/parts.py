@@ -14,6 +14,7 @@ STAY = NOWHERE  # the origin of the choice to rest
 NO_STAY = np.empty(0, np.bool_)
 NO_STAY.flags.writeable = False
 LARGE = 2_000  # positions for which the order in which they are found does not matter
+SEARCHES = 64  # for those who surely leave by some choices, before that is given up
 ROUNDS = 8  # over those not found yet that may take as long as a search
 OPEN, LOST, LEAVES, SURE = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)  # what is known of members
 LATE = 0.999999  # the largest probability of outcomes that are not known yet that a first value believes
@@ -208,13 +209,14 @@ def leave_surely(part, size, usable, queue):
 
     Returns how many they are, and makes the choices unusable that may lead elsewhere.  Repeats two steps until nothing
     changes: search backward from the exits along usable choices; drop what was not found, and with it every choice that
-    may lead there.
+    may lead there.  Where some choices are unusable from the beginning, it gives up after some rounds, with nobody.
     """
     ptr, entry_ptr, column = part.ptr, part.entry_ptr, part.column
     if size <= LARGE:
         list_predecessors(part, size)
     found, alive, lost = np.zeros(size, np.bool_), np.ones(size, np.bool_), not usable[: np.int64(ptr[size])].all()
-    while True:
+    rounds = SEARCHES if lost else size + 1
+    for _ in range(rounds):
         count = search_back(part, alive, usable, found, queue, not lost)
         lost = False
         for x in range(size):
@@ -228,6 +230,7 @@ def leave_surely(part, size, usable, queue):
                 for e in range(entry_ptr[k], entry_ptr[k + 1]):
                     if not alive[column[e]]:
                         usable[k] = False
+    return 0
 
 
 @njit(cache=True, error_model="numpy", borrows=True)

@@ -219,7 +219,7 @@ def lead_out(graph, bounds, members, chosen, inside, local):
     ``chosen`` is the choice of each position, of one of its members, or NOWHERE to rest.
     """
     ptr, place, policy = graph.ptr, bounds.place, bounds.policy
-    goals, count, way = np.empty(members.size, np.uint32), 0, np.full(members.size, NOWHERE)
+    goals, count, way = np.empty(members.size, np.uint32), 0, np.full(inside.ptr.size - 1, NOWHERE)
     for i in range(members.size):
         x = members[i]
         if chosen[place[x]] != NOWHERE and ptr[x] <= chosen[place[x]] < ptr[x + 1]:
