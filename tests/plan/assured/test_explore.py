@@ -72,10 +72,12 @@ def test_components_with_more_left_are_built_on_those_with_less(everywhere, comp
         if not starts.size:
             continue
         if not everywhere:
-            found = Engine(mdp, minimal.of_choice, BUDGET, starts[:1], 1.0).graph
-            codes = found.remaining.astype(np.int64) * mdp.num_states + found.state
-            starts = plain(explore.in_order)(found, mdp.num_states, np.zeros((BUDGET + 1) * mdp.num_states, np.uint32))
-            assert sorted(starts.tolist()) == sorted(codes.tolist())
+            found = Engine(mdp, minimal.of_choice, BUDGET, starts[:1], 1.0)
+            state, left = found.graph.state.tolist(), found.graph.remaining.tolist()
+            starts = explore.in_order(found.number, mdp.num_states)
+            assert not found.number.any()
+            pairs = sorted(zip(state, left, strict=True), key=lambda pair: (-pair[1], pair[0]))
+            assert starts.tolist() == [left * mdp.num_states + state for state, left in pairs]
         engine = Engine(mdp, minimal.of_choice, BUDGET, starts, 1.0)
         graph, layers = engine.graph, engine.number.reshape(-1, mdp.num_states)
         assert (np.diff(graph.remaining.astype(np.int64)) <= 0).all()

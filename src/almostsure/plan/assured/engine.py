@@ -29,7 +29,7 @@ from almostsure.plan.assured.component.small import largest, settle
 from almostsure.plan.assured.explore import Graph, Moves
 from almostsure.plan.assured.steps import NOWHERE, Bounds, Game, Known, Part
 
-RARE = 32  # choices of the model of which one is reached, or less
+RARE = 32  # choices, or pairs, of the model of which one is reached, or less
 PLAIN = 20_000  # outcomes, times remaining budgets, for which nobody waits for a compiler; a tenth if it has run
 SMALL = 4_000  # pairs of a component that is swept where it stands
 USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
@@ -93,8 +93,7 @@ class Engine:
         room = explore.room_to_explore(moves, self.number.size)
         graph, room = self._explore(moves, starts, room)
         if starts.size < graph.state.size and self._is_scattered(graph):  # numbered anew, as the model numbers states
-            codes = self.call(explore.in_order, graph, mdp.num_states, self.number)
-            graph, room = self._explore(moves, codes, room)
+            graph, room = self._explore(moves, explore.in_order(self.number, mdp.num_states), room)
         rare = self.is_rare(graph)
         if rare:
             graph = Graph(*(array.copy() for array in graph))
@@ -113,7 +112,12 @@ class Engine:
         return explore.explored(room, progress), room
 
     def _is_scattered(self, graph: Graph) -> bool:
-        """Whether pairs may be in cycles, and were often found one after the other though far apart in the model."""
+        """Whether pairs may be in cycles, and were often found one after the other though far apart in the model.
+
+        Where few of all pairs are reached they have no neighbours to lie beside.
+        """
+        if RARE * graph.state.size < self.number.size:
+            return False
         at = np.arange(0, graph.state.size - 1, 1 + graph.state.size // SAMPLED)
         distance = np.abs(graph.state[at + 1].astype(np.int64) - graph.state[at])
         far = np.count_nonzero(distance > FAR) > SCATTERED * at.size

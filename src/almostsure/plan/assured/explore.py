@@ -122,32 +122,15 @@ def explored(room: Graph, progress: np.ndarray) -> Graph:
     return Graph(*(array[:size] for array, size in zip(room, sizes, strict=True)))
 
 
-@njit(cache=True, error_model="numpy")
-def in_order(graph, num_states, number):
-    """The pairs as remaining · states + state, those with most left first, each layer in the order of the states.
+def in_order(number: np.ndarray, num_states: int) -> np.ndarray:
+    """The pairs that have numbers, as remaining · states + state: most left first, each layer in the order of states.
 
     Their numbers are cleared: they are to be numbered again.
     """
-    state, remaining, pairs = graph.state, graph.remaining, graph.state.size
-    by_state, codes = np.empty(pairs, np.uint32), np.empty(pairs, np.int64)
-    at = np.zeros(num_states + 1, np.int64)
-    for s in state:
-        at[s + 1] += 1
-    at = np.cumsum(at)
-    for x in range(pairs):
-        by_state[at[state[x]]] = x
-        at[state[x]] += 1
-    most = remaining.max()
-    at = np.zeros(most + 2, np.int64)
-    for left in remaining:
-        at[most - left + 1] += 1
-    at = np.cumsum(at)
-    for x in by_state:
-        left = np.int64(remaining[x])
-        code = left * num_states + np.int64(state[x])
-        codes[at[most - left]], number[code] = code, 0
-        at[most - left] += 1
-    return codes
+    codes = np.flatnonzero(number)
+    number[codes] = 0
+    layers = np.arange(num_states, number.size, num_states)
+    return np.concatenate(np.split(codes, np.searchsorted(codes, layers))[::-1])
 
 
 @njit(cache=True, error_model="numpy", borrows=True)

@@ -97,7 +97,7 @@ def test_who_cannot_get_out_without_risk_is_known_before_the_equations(monkeypat
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[end])
     lost = []
     lose = component.Component._lose
-    monkeypatch.setattr(component.Component, "_lose", lambda self, which: lost.append(which.sum()) or lose(self, which))
+    monkeypatch.setattr(component.Component, "_lose", lambda self, which: lost.append(which.size) or lose(self, which))
     lower, upper, _ = solved(mdp, 3, method="sweeps")
     # with nothing left there is no hint, and they are searched for; with more left they are known
     assert lost == ([2, 2] if way_out else [2, 2, 2, 2])

@@ -8,7 +8,7 @@ where gains and losses cancel out on a cycle :mod:`.cancelling` helps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -31,12 +31,14 @@ GAINFUL = 20_000  # pairs of a component in which it can be told whether gains g
 FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
 FEW = 8  # members of which one is not known to leave surely, or fewer, so that these are looked at one by one
 HINTED = 0.9  # share of a component's states whose worth with less left is known, for it to be a hint
-WORTHS = 4000  # different worths by which members are sorted; within them they stay side by side in memory
+WORTHS = 3  # times the square root of the members: the worths by which they are sorted, roughly
+DENSE = 4  # numbers of which one is a member's, or more, so that members are sorted by marking them
 SUMMITS = 8  # rounds of parting with those who surely get the most
 VISITS = 1 << 22  # of pairs whose bounds are raised and lowered; where that is not compiled, much fewer
 MANY = 16  # positions of which at least one is parted with in a round
 LEVEL = 4e-16  # by how much, relatively, choices may differ that are worth the same
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
+Array = TypeVar("Array", Floats, Ints)
 
 
 def make_part(positions: int, choices: int, entries: int) -> Part:
@@ -49,32 +51,41 @@ def make_part(positions: int, choices: int, entries: int) -> Part:
     return Part(ptr, entry_ptr, column, factor, constant, origin, leak, pred_ptr, pred)
 
 
+def rising(members: Ints) -> Ints:
+    """The members in the order in which they are in memory."""
+    first, last = int(members.min(initial=NOWHERE)), int(members.max(initial=0))
+    if last - first > DENSE * members.size or not members.size:
+        return np.sort(members)
+    is_member = np.zeros(last - first + 1, np.bool_)
+    is_member[members - first] = True
+    return (np.flatnonzero(is_member) + first).astype(members.dtype)
+
+
 class Component:
     """A component that is not settled by sweeping it where it stands."""
 
     def __init__(self, engine: Engine, members: Ints) -> None:
-        self.engine, self.members, self.sorted = engine, members, np.sort(members)  # side by side in memory
+        self.engine, self.members, self.sorted = engine, members, rising(members)
         self.everybody = self.sorted  # also the lost, when these were parted with
         self.game, self.bounds, self.graph = engine.game, engine.bounds, engine.graph
         self.can_stay = NO_STAY
         self.all_sure = False  # whether it is known that all surely leave
         self.fate = np.zeros(0, np.uint8)  # of the members, where there is a hint
         self.inside: Graph | None = None  # of the choices inside the places where one can rest
-        self.hint: Floats | None = self._hint() if members.size > DIRECT else None
+        self.hint: Floats | None = None
+        if members.size > DIRECT:
+            self._hint()
         self.bounds.place[self.members] = np.arange(members.size, dtype=np.uint32)
 
-    def _hint(self) -> Floats | None:
-        """What the members' states were worth with less left, and the members in this order; None if few are known."""
+    def _hint(self) -> None:
+        """Find what the members' states were worth with less left, and sort members by it; none if few are known."""
         self.members = self.sorted
         hint, fate = np.empty(self.members.size), np.empty(self.members.size, np.uint8)
         self.call(parts.hints, self.game, self.members, self.engine.known, hint, fate)
         if np.count_nonzero(hint > -np.inf) < HINTED * hint.size:
-            return None
-        top, bottom = float(hint.max()), float(hint[hint > -np.inf].min())
-        width = max((top - bottom) / WORTHS, 1e-300)
-        by_worth = np.argsort(np.minimum((top - hint) / width, WORTHS).astype(np.uint16), kind="stable")
-        self.members, self.fate = self.members[by_worth], fate[by_worth]
-        return hint[by_worth]
+            return
+        sort = parts.by_worth, self.members, hint, fate, int(WORTHS * hint.size**0.5)
+        self.members, self.hint, self.fate = self.call(*sort)
 
     def call(self, kernel: Any, *arguments: Any) -> Any:
         """Call a kernel, compiled or not."""
@@ -106,7 +117,7 @@ class Component:
             self._sort()
         self._arrange()
         if self.part.ptr.size == 1:
-            self._lose(np.ones(self.members.size, np.bool_))
+            self._lose(self.members)
         else:
             self._solve(half)
         self.bounds.place[members] = NOWHERE
@@ -118,20 +129,21 @@ class Component:
         if FEW * others.size > members.size:
             return
         self.all_sure = bool(self.call(parts.strand, self.game, self.bounds, members, others, self.fate))
-        lost = self.fate == LOST
-        if not self.all_sure or not lost.any():
+        lost = others[self.fate[others] == LOST]
+        if not self.all_sure or not lost.size:
             return
-        self._part_with(lost)
-        self._keep(members[~lost], hint[~lost])
+        self._part_with(members[lost])
+        self._keep(np.delete(members, lost), np.delete(hint, lost))
 
-    def _part_with(self, lost: Bools) -> None:
+    def _part_with(self, lost: Ints) -> None:
         self._lose(lost)
-        self.bounds.place[self.members[lost]] = NOWHERE
+        self.bounds.place[lost] = NOWHERE
 
     def _keep(self, members: Ints, hint: Floats) -> None:
-        """Go on with some members, in the given order and with first values."""
-        self.members, self.hint, self.sorted = members, hint, np.sort(members)
-        self.bounds.place[members] = np.arange(members.size, dtype=np.uint32)
+        """Go on with some members, in the given order and with first values; the others were parted with."""
+        place = self.bounds.place
+        self.members, self.hint, self.sorted = members, hint, self.sorted[place[self.sorted] != NOWHERE]
+        place[members] = np.arange(members.size, dtype=np.uint32)
 
     # ------------------------------------------------------------------ the equations
 
@@ -167,7 +179,7 @@ class Component:
         policy, value, there = raw.ptr[:-1].copy(), np.full(size, -np.inf), np.zeros(size, np.bool_)
         self.call(parts.first_policy, raw, usable, queue, policy)
         value[queue], there[queue] = top, True
-        self.order, self.part, self.size = queue, raw, size
+        self.order, self.part, self.size, self.in_place = queue, raw, size, False
         self._write(policy[queue], value)
         is_there = there[self.bounds.place[self.sorted]]
         least = float(worth[policy[queue]].min())  # of a choice that leaves, as somebody does
@@ -183,7 +195,7 @@ class Component:
         position = (np.cumsum(~gone) - 1)[place[self.members[kept]]]
         place[self.members] = NOWHERE
         self.members = self.members[kept]
-        place[self.members], self.sorted = position, np.sort(self.members)
+        place[self.members], self.sorted = position, rising(self.members)
         if self.inside is not None:
             self.can_stay, self.local = self.can_stay[~gone], self.local[kept]
         self._cut()
@@ -221,10 +233,8 @@ class Component:
         if queue.size <= DIRECT:
             return
         order, guess = self._estimated(self.raw, usable, queue)
-        lost = np.ones(self.members.size, np.bool_)
-        lost[order] = False
         if self.engine.discount == 1:
-            self._part_with(lost)
+            self._part_with(np.delete(self.members, order))
             self.all_sure = True
         self._keep(self.members[order], guess[order])
         self._cut()
@@ -245,8 +255,8 @@ class Component:
         if self.hint is not None and size == self.hint.size:
             found = np.zeros(size, np.bool_)
             found[queue] = True
-            guess[found] = self.hint[found]
-            more, rest = size + 1, queue[guess[queue] == -np.inf]
+            guess = np.where(found, self.hint, -np.inf)
+            more, rest = size + 1, np.flatnonzero(found & (guess == -np.inf)).astype(np.uint32)
             while rest.size < more:  # some follow others that come after them
                 self.call(parts.guess, raw, usable, rest, guess)
                 more, rest = rest.size, rest[guess[rest] == -np.inf]
@@ -257,7 +267,8 @@ class Component:
                 queue, guess = self._estimated(raw, usable, queue)
             else:
                 self.call(parts.guess, raw, usable, queue, guess)
-        self.order, self.guess, self.part = queue, guess[queue], raw
+        self.in_place = room is raw and queue.size == size
+        self.order, self.guess, self.part = queue, guess if self.in_place else guess[queue], raw
         if room is not raw or queue.size < size or not usable.all():
             left = self.call(parts.reorder, raw, queue, usable, room)
             self.part = self.call(parts.fitted, room, (queue.size, *left))
@@ -361,8 +372,7 @@ class Component:
         That resting is worth no more than the bounds is no step of the proof: values are at least 0 where one can.
         """
         value, full = self._fill(value, policy)
-        tall = np.zeros(self.size)
-        tall[self.order] = height
+        tall = self._by_position(height, 0.0)
         first = max(residual, float(np.finfo(np.float64).eps) / 2 * float(np.abs(value).max(initial=0.0)))
         first = first if value.any() else 0.0
         exits = (self.exit_error, self.exit_relative, -self.most, first)
@@ -374,10 +384,17 @@ class Component:
         if self.can_stay.size:
             worse = self.can_stay[self.order] & (value < 0)
             value, policy = np.where(worse, 0.0, value), np.where(worse, self.part.ptr[:-1], policy)
-        full = np.full(self.size, -np.inf)
-        full[self.order] = value
+        full = self._by_position(value, -np.inf)
         self._write(policy, full)
         return value, full
+
+    def _by_position(self, given: Array, otherwise: Any) -> Array:
+        """What is given in the order of the equations, by position."""
+        if self.in_place:
+            return given
+        result = np.full(self.size, otherwise, given.dtype)
+        result[self.order] = given
+        return result
 
     def _creep(self, value: Floats, policy: Ints) -> bool:
         """Write the policy and prove bounds, beginning with the values, however long it takes to leave."""
@@ -402,17 +419,15 @@ class Component:
         Remembers what their states are worth, by position, as a hint for larger budgets.
         """
         graph, bounds = self.graph, self.bounds
-        chosen = np.full(self.size, NOWHERE, np.uint32)  # by position; NOWHERE: rest, or lost
-        chosen[self.order] = self.part.origin[policy]
+        chosen = self._by_position(self.part.origin[policy], NOWHERE)  # NOWHERE: rest, or lost
         self.call(parts.write, graph, bounds, self.sorted, chosen, value, self.engine.known)
         if self.inside is not None:
             self.call(places.lead_out, graph, bounds, self.members, chosen, self.inside, self.local)
 
     # ------------------------------------------------------------------ what has no finite value
 
-    def _lose(self, lost: Bools) -> None:
+    def _lose(self, members: Ints) -> None:
         """Members from which nobody surely leaves: −∞."""
-        members = self.members[lost]
         self.bounds.low[members] = self.bounds.high[members] = -np.inf
         self.bounds.policy[members] = self.graph.ptr[members]
 
@@ -421,7 +436,7 @@ class Component:
         finite = np.zeros(self.size, np.bool_)
         finite[self.order] = True
         members = self.members[finite[self.bounds.place[self.members]]]
-        self._lose(~finite[self.bounds.place[self.members]])
+        self._lose(self.members[~finite[self.bounds.place[self.members]]])
         self._write(self.part.ptr[:-1], np.full(self.size, np.nan))
         self.bounds.low[members], self.bounds.high[members] = -np.inf, np.inf
 

@@ -280,6 +280,30 @@ def hints(game, members, known, hint, fate):
                     hint[i] = worth[state[target[e]]]
 
 
+@njit(cache=True, error_model="numpy")
+def by_worth(members, hint, fate, worths):
+    """Sort members, hints and fates by so many different hints, the best first; who has about the same stays in order.
+
+    What lies side by side in memory, and is worth about the same, stays side by side.
+    """
+    top, bottom = -np.inf, np.inf
+    for worth in hint:
+        top = max(top, worth)
+        bottom = min(bottom, worth) if worth > -np.inf else bottom
+    scale = worths / max(top - bottom, 1e-300)
+    at, start = np.empty(hint.size, np.uint32), np.zeros(worths + 3, np.int64)
+    for i in range(hint.size):
+        at[i] = np.uint32(min((top - hint[i]) * scale, worths)) if hint[i] > -np.inf else np.uint32(worths + 1)
+        start[at[i] + 1] += 1
+    start = np.cumsum(start)
+    result = np.empty_like(members), np.empty_like(hint), np.empty_like(fate)
+    for i in range(hint.size):
+        j = start[at[i]]
+        result[0][j], result[1][j], result[2][j] = members[i], hint[i], fate[i]
+        start[at[i]] += 1
+    return result
+
+
 @njit(cache=True, error_model="numpy", borrows=True)
 def strand(game, bounds, members, others, fate):
     """Tell which of the members that are not sure to leave are lost; False if that is not clear.
