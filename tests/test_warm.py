@@ -1,9 +1,13 @@
 """After ``python -m almostsure.warm`` nobody waits for a compiler."""
 
+import pkgutil
+import sys
+
 import pytest
 
 import almostsure as asure
 from almostsure import warm
+from almostsure.kernels import is_compiled
 from almostsure.learn.learners import ShieldedQ
 from almostsure.model.build.grid import grid_family
 
@@ -27,6 +31,9 @@ CALLS = {
     "the minimal budget within steps": lambda: asure.minimal_budget(a_model(), horizon=30),
     "a policy": lambda: asure.solve_policy(a_model(), asure.AlmostSure(25)),
     "a policy that counts steps": lambda: asure.solve_policy(a_model().with_reward(-1.0), asure.AlmostSure(25)),
+    "a policy on a large map": lambda: asure.solve_policy(
+        grid_family(250, seed=2).with_reward(-1.0), asure.AlmostSure(9)
+    ),
     "a discounted policy": lambda: asure.solve_policy(a_model(), asure.AlmostSure(25), discount=0.9),
     "a policy for all states": lambda: asure.solve_policy(a_model(), asure.AlmostSure(25), everywhere=True),
     "a policy for some steps": lambda: asure.solve_policy(a_model(), asure.AlmostSure(25), horizon=20),
@@ -48,3 +55,18 @@ CALLS = {
 def test_nothing_is_compiled_any_more(call, compiled):
     CALLS[call]()
     assert compiled() == []
+
+
+def kernels():
+    """The kernels of the package by name, but for those that Numba copies into others."""
+    for module in pkgutil.walk_packages(asure.__path__, "almostsure."):
+        for name, value in vars(sys.modules.get(module.name, warm)).items():
+            is_kernel = hasattr(value, "py_func") and value.py_func.__module__ == module.name
+            if is_kernel and getattr(value, "targetoptions", {}).get("inline") != "always":
+                yield f"{module.name}.{name}", value
+
+
+def test_every_kernel_is_compiled(compiled):
+    found = dict(kernels())
+    assert len(found) > 100
+    assert [name for name, kernel in found.items() if not is_compiled(kernel)] == []

@@ -30,7 +30,7 @@ def _horizons_and_risks() -> None:
     mdp = grid_family(100, seed=0)  # large enough for compiled code
     minimal_budget(mdp, horizon=50)
     solve_policy(mdp, AlmostSure(20), horizon=10)
-    RiskShield(mdp, 2, 1.0)
+    RiskShield(mdp, 5, 1.0)
     RiskShield(mdp, 2, 1.0, horizon=10)
 
 
