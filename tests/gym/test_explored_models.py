@@ -6,6 +6,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.gym import ShieldedEnv, ShieldedVectorEnv, to_gymnasium
+from almostsure.learn import ByName
 
 
 def outcomes(state, action):
@@ -61,3 +62,59 @@ def test_states_that_are_far_integers():
     env = ShieldedEnv(to_gymnasium(mdp), asure.Shield(asure.minimal_budget(mdp)), 0)
     _, info = env.reset(seed=0)
     assert info["action_mask"].tolist() == [0, 1]
+
+
+class Shop(gymnasium.Env):
+    """It may close at any time, with any stock, from which other days go on."""
+
+    observation_space = gymnasium.spaces.Dict({"stock": gymnasium.spaces.Discrete(3)})
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.stock = 2
+        return {"stock": self.stock}, {}
+
+    def step(self, orders):
+        wanted = int(self.np_random.integers(1, 3))
+        missing = max(wanted - self.stock, 0)
+        self.stock = min(max(self.stock - wanted, 0) + 2 * orders, 2)
+        return {"stock": self.stock}, 1.0, bool(self.np_random.random() < 0.2), False, {"cost": missing}
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return asure.explore(Shop(), mu=0.1, delta=0.01)
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_an_episode_may_end_where_another_goes_on(shop, is_loaded, tmp_path):
+    shield, state_of = shop.shield, None
+    if is_loaded:
+        shop.mdp.save(tmp_path / "shop.umb")
+        loaded = asure.load(tmp_path / "shop.umb")
+        shield, state_of = asure.Shield(asure.minimal_budget(loaded)), ByName(loaded)
+    env = ShieldedEnv(Shop(), shield, 1, state_of=state_of)
+    env.action_space.seed(0)
+    for episode in range(50):
+        (_, info), ended = env.reset(seed=episode), False
+        while not ended:
+            *_, ended, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+    assert env.ledger.episodes == 50
+    assert env.ledger.worst <= 1
+
+
+def test_so_do_the_episodes_of_a_vector(shop):
+    env = ShieldedVectorEnv(gymnasium.vector.SyncVectorEnv([Shop] * 3), shop.shield, 1)
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+    for _ in range(100):
+        env.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in env.action_masks()]))
+    assert env.ledger.episodes > 10
+    assert env.ledger.worst <= 1
+
+
+def test_a_wrapper_inside_that_shows_something_else_is_named_in_the_error(shop):
+    env = ShieldedEnv(gymnasium.wrappers.FlattenObservation(Shop()), shop.shield, 1)
+    with pytest.raises(asure.errors.ModelError, match=r"a wrapper inside the shield .* put it outside"):
+        env.reset(seed=0)

@@ -22,6 +22,7 @@ from almostsure.gym import fitting
 from almostsure.gym.observation import Form, Limits, Shown, show
 from almostsure.learn.ledger import Ledger, Violation
 from almostsure.learn.online import OnlineShield
+from almostsure.learn.simulator import Ended
 from almostsure.model.arrays import frozen
 from almostsure.model.build.damage import Damage
 from almostsure.model.mdp import MDP, Bools
@@ -206,6 +207,8 @@ class Guarded:
         choice = space.choice(state, action)
         if end is not None and end in space.successor[space.outcome_ptr[choice] : space.outcome_ptr[choice + 1]]:
             return end
+        with contextlib.suppress(UnknownName):  # where another episode may go on from what this one showed at its end
+            seen = seen if self._is_terminal[seen] else space.state(str(Ended(space.state_name(seen))))
         if self._is_terminal[seen]:
             return seen
         raise ModelMismatch(

@@ -46,7 +46,8 @@ from almostsure.wording import brief, counted
 
 NOT_FOUND = (
     "If episodes may start there, explore with more resets=, until all starts are seen; if a step led there, the "
-    "environment does more than it did then: where chance plays a part, explore with mu= and delta=."
+    "environment does more than it did then: where chance plays a part, explore with mu= and delta=. If a wrapper "
+    "inside the shield shows something else than what was explored, put it outside."
 )
 HIDDEN = "This assumes that what the environment shows decides what comes next."
 PLAYED = (
