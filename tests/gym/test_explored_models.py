@@ -118,3 +118,26 @@ def test_a_wrapper_inside_that_shows_something_else_is_named_in_the_error(shop):
     env = ShieldedEnv(gymnasium.wrappers.FlattenObservation(Shop()), shop.shield, 1)
     with pytest.raises(asure.errors.ModelError, match=r"a wrapper inside the shield .* put it outside"):
         env.reset(seed=0)
+
+
+def test_what_was_explored_is_known_to_an_online_shield(shop):
+    shield = asure.OnlineShield(shop.counts, known=shop.counts)
+    assert shield.of_choice.tolist() == shop.minimal.of_choice.tolist()
+    env = ShieldedEnv(Shop(), shield, 1)
+    env.action_space.seed(0)
+    for episode in range(50):
+        (_, info), ended = env.reset(seed=episode), False
+        while not ended:
+            *_, ended, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+    assert (env.ledger.episodes, len(shield.ledger.violations)) == (50, 0)
+
+
+def test_an_online_shield_of_an_explored_model_knows_its_ends(shop):
+    env = ShieldedEnv(Shop(), asure.OnlineShield(shop.mdp, unknown="allow"), 1)
+    env.action_space.seed(0)
+    for episode in range(50):
+        _, over = env.reset(seed=episode), False
+        while not over:
+            *_, terminated, truncated, _ = env.step(env.action_space.sample(mask=env.action_masks().astype(np.int8)))
+            over = terminated or truncated
+    assert all(violation.new for violation in env.ledger.violations)

@@ -412,6 +412,8 @@ def test_chance_is_sampled_into_a_learned_budget():
     assert sorted(learned.minimal.of_state[:size].tolist()) == sorted(asure.minimal_budget(exact).of_state.tolist())
     assert "95" in learned.statement
     assert "what the environment shows decides" in learned.statement
+    assert learned.counts.confidence(0.09).delta <= 0.05  # nothing need be played where episodes are over
+    assert learned.counts.to_mdp() == learned.mdp
     with pytest.raises(ModelError, match="this model was learned"):
         asure.RiskShield(learned.mdp, 1, 0.5)
     env = ShieldedEnv(Slippery(), learned.shield, learned.minimal.smallest_budget() + 1)

@@ -199,21 +199,21 @@ class Guarded:
 
     def arrived(self, state: int, action: int, seen: int, terminated: bool) -> int:
         """The state after a step that showed ``seen``: an episode that ended is in the guard's end, if it has one."""
-        space, end = self.space, self.space.end
+        space, end, terminal = self.space, self.space.end, self._is_terminal
         if not terminated:
             return seen
-        if not isinstance(space, MDP) or self._is_terminal is None:
-            return seen if end is None else end
-        choice = space.choice(state, action)
-        if end is not None and end in space.successor[space.outcome_ptr[choice] : space.outcome_ptr[choice + 1]]:
+        reached = space.outcomes(state, action) if isinstance(space, MDP) and end is not None else []
+        if end is not None and (terminal is None or end in (outcome.next_state for outcome in reached)):
             return end
+        ended = seen
         with contextlib.suppress(UnknownName):  # where another episode may go on from what this one showed at its end
-            seen = seen if self._is_terminal[seen] else space.state(str(Ended(space.state_name(seen))))
-        if self._is_terminal[seen]:
-            return seen
+            ended = space.state(str(Ended(space.state_name(seen))))
+        if terminal is None or terminal[ended]:
+            return ended
         raise ModelMismatch(
-            f"the environment ended its episode in {space.describe_state(seen)} after {space.describe_choice(choice)}, "
-            f"where the model goes on. {STALE} If the model has an end there under another number, pass state_of."
+            f"the environment ended its episode in {space.describe_state(seen)} after "
+            f"{space.describe_choice(space.choice(state, action))}, where the model goes on. {STALE} If the model "
+            "has an end there under another number, pass state_of."
         )
 
     def arrived_many(

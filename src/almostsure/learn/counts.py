@@ -12,7 +12,7 @@ counts are integers, and the rewards of an outcome are always summed block by bl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, final
 
@@ -88,6 +88,8 @@ class Counts:
         With which the samples were drawn; None if nobody drew them.
     caveat
         What every statement about these counts must add.
+    ended
+        States in which episodes are over, besides the end of the space: nothing happens there.
 
     Examples
     --------
@@ -100,13 +102,20 @@ class Counts:
     """
 
     def __init__(
-        self, space: Space, *, max_damage: int = MAX_DAMAGE, seed: int | None = None, caveat: str = ""
+        self,
+        space: Space,
+        *,
+        max_damage: int = MAX_DAMAGE,
+        seed: int | None = None,
+        caveat: str = "",
+        ended: Iterable[int] = (),
     ) -> None:
         if space.num_choices * space.num_states * DAMAGES >= 2**63:
             raise LimitReached(
                 f"{space.num_choices:,} choices and {space.num_states:,} states are too many to count outcomes of"
             )
         self.space, self.max_damage, self.seed, self.caveat = space.space, max_damage, seed, caveat
+        self.ended = frozenset(ended) if space.end is None else frozenset([*ended, space.end])
         self.samples: npt.NDArray[np.int64] = np.zeros(space.num_choices, np.int64)  # of each choice
         self._outcomes = Outcomes(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
         self._waiting: list[Outcomes] = []
@@ -217,11 +226,8 @@ class Counts:
         return np.bincount(self.choice, minlength=self.space.num_choices)
 
     def is_end(self) -> Bools:
-        """Which choices are those of the end, where nothing happens and nothing need be sampled, [num_choices]."""
-        result = np.zeros(self.space.num_choices, np.bool_)
-        if self.space.end is not None:
-            result[self.space.choice_ptr[self.space.end] : self.space.choice_ptr[self.space.end + 1]] = True
-        return result
+        """Which choices are those of an end, where nothing happens and nothing need be sampled, [num_choices]."""
+        return np.isin(self.space.choice_states(), list(self.ended))
 
     def confidence(self, mu: float) -> Confidence:
         """The probability that all outcomes were seen, if none is rarer than ``mu``, which counts can refute."""
@@ -282,7 +288,7 @@ class Counts:
         target = owner[missing]
         if refuses:
             assert space.unknown is not None
-            target = np.where(target == space.end, target, space.unknown)
+            target = np.where(np.isin(target, list(self.ended)), target, space.unknown)
         none = np.zeros(missing.size)
         choice = np.concatenate([seen[kept], missing])
         order = np.argsort(choice, kind="stable")

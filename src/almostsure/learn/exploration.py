@@ -301,7 +301,9 @@ class _Sampled:
     def learned(self, model: MDP) -> LearnedBudget:
         """The minimal budget of what was counted."""
         caveat = f"{HIDDEN} {self.search.starts_in_words}"
-        counts, index = Counts(model, seed=self.seed, caveat=caveat), cast("Encode", model.encode).index
+        index = cast("Encode", model.encode).index
+        ended = (at for state, at in index.items() if isinstance(state, Ended))
+        counts = Counts(model, seed=self.seed, caveat=caveat, ended=ended)
         for (state, action), found in self.seen.items():
             choice = model.choice(index[state], action)
             for (after, hurt), seen in found.items():

@@ -479,7 +479,7 @@ def _no_counts(
 ) -> Counts:
     """Counts that have seen nothing, of whatever says which states and actions there are."""
     if isinstance(space, Counts):
-        return Counts(space.space, max_damage=space.max_damage, caveat=space.caveat)
+        return Counts(space.space, max_damage=space.max_damage, caveat=space.caveat, ended=space.ended)
     if isinstance(space, Space):
         return Counts(space.space)
     if space is None and (num_states is None or actions is None):

@@ -42,6 +42,7 @@ class Watched:
                 "shield what was counted: OnlineShield(sampler, known=count_outcomes(sampler, n))."
             )
         self.counts.restore(known.to_arrays())
+        self.counts.ended |= known.ended
 
     def begin(self, states: Iterable[int]) -> None:
         """Take in that runs began in these states."""
@@ -49,7 +50,7 @@ class Watched:
 
     def go_on(self, state: int) -> None:
         """Take in that an episode went on from a state, which is counted; ModelError if another one ended there."""
-        if state in self._ended:
+        if state in self._ended or state in self.counts.ended:
             raise self._both(state)
 
     def end(self, state: int, times: int) -> bool:
@@ -57,7 +58,7 @@ class Watched:
 
         Returns whether that is news; raises ModelError if another episode went on from there.
         """
-        if state in self._ended or state == self.space.end:
+        if state in self._ended or state in self.counts.ended:
             return False
         if self._was_left(state):
             raise self._both(state)
