@@ -53,6 +53,21 @@ def test_toy_text_is_what_its_table_says():
     assert found == pytest.approx(asure.solve_policy(table, asure.AlmostSure(1)).value)
 
 
+def test_a_time_limit_does_not_cut_the_exploration_and_is_kept():
+    env = gymnasium.make("CliffWalking-v1", max_episode_steps=3)
+    shield = asure.Shield(asure.minimal_budget(explore(env)))
+    assert (shield.mdp.num_states, env.spec.max_episode_steps) == (38, 3)
+    env = ShieldedEnv(env, shield, 0)
+    env.reset(seed=0)
+    assert [env.step(0)[3] for _ in range(3)] == [False, False, True]  # truncated
+
+
+def test_rewards_that_are_no_numbers_are_refused():
+    env = gymnasium.wrappers.TransformReward(Room(), lambda reward: np.nan)
+    with pytest.raises(ModelError, match="reward must be a finite number; got nan after action 0 from "):
+        explore(env)
+
+
 def test_an_explored_model_shields_its_environment():
     model = explore(Room())
     assert model.num_states == 16

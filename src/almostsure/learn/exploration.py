@@ -114,7 +114,8 @@ def explore(
     if (mu is None) != (delta is None):
         raise ArgumentError("mu and delta must be given together")
     search = Simulator(env, damage, key or as_key, get_state, set_state)
-    starts = search.starts(range(seed, seed + count("resets", resets)))
+    with search.uncut():
+        starts = search.starts(range(seed, seed + count("resets", resets)))
     sampled = None if mu is None else _Sampled(search, Goal(unit("mu", mu), unit("delta", delta), None), seed)
     return Exploration(search, sampled, starts, max_states, action_names).go_on()
 
@@ -136,7 +137,8 @@ class Exploration:
     def go_on(self) -> Any:
         """Explore what is left; what was played before is not played again."""
         try:
-            return self._explored()
+            with self.search.uncut():
+                return self._explored()
         except KeyboardInterrupt:
             less = "" if self.sampled is None else " A larger mu or delta takes fewer plays."
             raise Interrupted(

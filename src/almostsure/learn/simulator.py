@@ -6,8 +6,10 @@ returns.  ``set_state`` may restore random generators too, so there they get ano
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, final
@@ -88,9 +90,24 @@ class Simulator:
         self.chance = Chance()
         self.plays = 0  # how often a snapshot was restored
 
+    @contextmanager
+    def uncut(self) -> Iterator[None]:
+        """Let no TimeLimit inside cut the exploration short: being cut is not an end.  Afterwards they cut again."""
+        limits, env = [], self.env
+        while env is not None:
+            if hasattr(env, "_max_episode_steps"):
+                limits.append((env, env._max_episode_steps))
+            env = getattr(env, "env", None)
+        try:
+            for layer, _ in limits:
+                layer._max_episode_steps = FOREVER
+            yield
+        finally:
+            for layer, steps in limits:
+                layer._max_episode_steps = steps
+
     def starts(self, seeds: Sequence[int]) -> dict[Hashable, float]:
         """Begin with each seed; returns the initial states, and how often each was one."""
-        _never_cut(self.env)
         self.seeds = seeds
         times: Counter[Hashable] = Counter()
         for seed in seeds:
@@ -203,6 +220,8 @@ class Simulator:
         with Blame(lambda: f"the environment failed at step({action}), after it showed {brief(before)}"):
             observation, reward, terminated, _, info = env.step(action)
             reward, terminated = float(reward), bool(terminated)
+        if not math.isfinite(reward):
+            raise ModelError(f"reward must be a finite number; got {reward} after action {action} from {brief(before)}")
         hurt = self._damage(before, action, observation, reward, terminated, info)
         reached = self._key(observation)
         return Arrival(Ended(reached) if terminated else reached, reward, hurt), observation
@@ -261,11 +280,3 @@ def as_key(observation: Any) -> Hashable:
         return as_key(observation.tolist())
     plain: Hashable = as_python(observation)
     return plain
-
-
-def _never_cut(env: Any) -> None:
-    """Let no TimeLimit inside cut the exploration short: being cut is not an end."""
-    while env is not None:
-        if hasattr(env, "_max_episode_steps"):
-            env._max_episode_steps = FOREVER
-        env = getattr(env, "env", None)
