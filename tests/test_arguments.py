@@ -108,6 +108,10 @@ def test_the_words_of_others_name_ours(call, message):
         (lambda: asure.product(asure.model.Steps(3), MODEL), "Steps"),
         (lambda: asure.plan.RiskShield(asure.minimal_budget(MODEL), 1, 0.1), "MinimalBudget"),
         (lambda: asure.minimal_budget(None), "NoneType"),
+        (
+            lambda: asure.minimal_budget(asure.learn_minimal_budget(MODEL, mu=0.1, delta=0.1)),
+            "LearnedBudget. Its model is its attribute mdp",
+        ),
     ],
 )
 def test_what_is_no_model_is_refused_as_other_arguments_are(call, got):

@@ -123,3 +123,22 @@ def test_a_tracker_wants_a_function_a_reset_and_a_budget():
         BudgetObservation(cliff(), -1)
     with pytest.raises(ArgumentError, match="Masks need ShieldedEnv"):
         BudgetObservation(cliff(), 1, observe="rllib")
+
+
+@pytest.mark.parametrize(
+    ("wrap", "what"),
+    [
+        (gymnasium.wrappers.Autoreset, "every reset"),
+        (lambda env: gymnasium.wrappers.RepeatAction(env, 2), "every step"),
+    ],
+)
+def test_a_tracker_refuses_what_hides_steps_or_resets(wrap, what):
+    with pytest.raises(ArgumentError, match=rf"DamageTracker must see {what}; .*\(DamageTracker\(…\)\)"):
+        DamageTracker(wrap(cliff()), hurts)
+    DamageTracker(gymnasium.wrappers.StickyAction(cliff(), 0.5), hurts)  # what hurts is seen there
+
+
+def test_a_vector_tracker_refuses_infos_that_are_a_list():
+    envs = gymnasium.wrappers.vector.DictInfoToList(SyncVectorEnv([cliff]))
+    with pytest.raises(ArgumentError, match="VectorDamageTracker must see infos as a dictionary"):
+        VectorDamageTracker(envs, hurts)

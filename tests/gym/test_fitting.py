@@ -39,8 +39,25 @@ class OftenSticky(gymnasium.wrappers.StickyAction):
 )
 def test_what_hides_actions_steps_or_states_is_refused(wrap, what):
     env = wrap(gymnasium.make("CliffWalking-v1"))
-    with pytest.raises(ArgumentError, match=f"a shield must see {what}; .* inside hides that"):
+    with pytest.raises(ArgumentError, match=f"ShieldedEnv must see {what}; .* inside hides that"):
         ShieldedEnv(env, ready("CliffWalking-v1").shield(), 1)
+
+
+def test_infos_that_are_a_list_are_refused():
+    lakes = gymnasium.make_vec("CliffWalking-v1", num_envs=2, vectorization_mode="sync")
+    lakes = gymnasium.wrappers.vector.DictInfoToList(lakes)
+    with pytest.raises(ArgumentError, match=r"infos as a dictionary; .* DictInfoToList\(ShieldedVectorEnv\(…\)\)"):
+        ShieldedVectorEnv(lakes, ready("CliffWalking-v1").shield(), 1)
+
+
+def test_single_environments_and_vectors_are_told_apart():
+    shield, cliff = ready("CliffWalking-v1").shield(), gymnasium.make("CliffWalking-v1")
+    with pytest.raises(ArgumentError, match=r"must be a gymnasium Env; got Sync.*. Put ShieldedVectorEnv around"):
+        ShieldedEnv(gymnasium.make_vec("CliffWalking-v1", num_envs=2, vectorization_mode="sync"), shield, 1)
+    with pytest.raises(ArgumentError, match=r"must be a gymnasium VectorEnv; got .* Put ShieldedEnv around it"):
+        ShieldedVectorEnv(cliff, shield, 1)
+    with pytest.raises(ArgumentError, match=r"must be a gymnasium Env; got str. Make one with gymnasium.make"):
+        ShieldedEnv("CliffWalking-v1", shield, 1)
 
 
 def test_shields_of_other_environments_are_refused():

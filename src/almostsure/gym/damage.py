@@ -24,6 +24,7 @@ from gymnasium.vector.utils import batch_space, iterate
 from almostsure.arguments import check_budget, names_right_word
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, merge_exactly, read, said, write
+from almostsure.gym.fitting import SKIPPING, check_layers
 from almostsure.gym.observation import Form, Shown, show, show_final
 from almostsure.model.build.damage import Damage, check_reset, damage_function
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
@@ -66,6 +67,7 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     ) -> None:
         RecordConstructorArgs.__init__(self, damage=damage, budget=budget, _disable_deepcopy=True)
         gymnasium.Wrapper.__init__(self, env)
+        check_layers(env, "DamageTracker", SKIPPING)
         self._damage = None if damage is None else damage_function(damage)
         self._budget = None if budget is None else check_budget(budget)
         self._remaining = 0
@@ -131,6 +133,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], damage: Damage | str | None = None, *, budget: int | None = None):
         super().__init__(env)
+        check_layers(env, "VectorDamageTracker", SKIPPING)
         self._resets = Resets(env)
         merge_exactly(env)
         self._damage = None if damage is None else damage_function(damage)

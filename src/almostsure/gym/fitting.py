@@ -12,6 +12,7 @@ import numpy.typing as npt
 from gymnasium.spaces import Dict, Discrete
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservation, RepeatAction, StickyAction, TimeLimit
+from gymnasium.wrappers.vector import DictInfoToList
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
@@ -24,18 +25,28 @@ from almostsure.shield.shield import Shield
 from almostsure.wording import state_of_example
 
 GYMNASIUM = ("gymnasium.envs", "gymnasium.wrappers")  # where environments and wrappers are that say no damage
-HIDING: dict[type, str] = {  # wrappers that no shield can be around, and what it must see
+SKIPPING: dict[type, str] = {  # wrappers around which damage cannot be counted, and what must be seen for that
     Autoreset: "every reset",
-    StickyAction: "which action is played",
     RepeatAction: "every step",
     MaxAndSkipObservation: "every step",
-    DelayObservation: "the present state",
+    DictInfoToList: "infos as a dictionary",
 }
+HIDING = SKIPPING | {StickyAction: "which action is played", DelayObservation: "the present state"}  # nor be shielded
 VALUES = ("(", "-", *"0123456789")  # how the names of states begin that are observations
 BY_NAME = (
     " If explore made the model and it was loaded from a file, pass state_of=almostsure.learn.ByName(mdp), or "
     "ByName(mdp, key=…) with explore's key."
 )
+
+
+def check_kind(env: Any, wanted: type) -> None:
+    """Refuse a vector environment where a single one is ``wanted``, a single one in place of a vector, and the like."""
+    if isinstance(env, wanted):
+        return
+    remedy = "Make one with gymnasium.make, or a vector with gymnasium.make_vec."
+    if isinstance(env, (VectorEnv, gymnasium.Env)):
+        remedy = f"Put {'ShieldedVectorEnv' if isinstance(env, VectorEnv) else 'ShieldedEnv'} around it."
+    raise ArgumentError(f"env must be a gymnasium {wanted.__name__}; got {type(env).__name__}. {remedy}")
 
 
 def check_state_of(state_of: Any) -> None:
@@ -105,15 +116,14 @@ def check_cells(guard: Watching, env: Any, budget: int) -> None:
         )
 
 
-def check_layers(env: Any) -> None:
-    """Refuse wrappers inside of the shield that hide what it must see."""
+def check_layers(env: Any, outer: str, hiding: Mapping[type, str] = HIDING) -> None:
+    """Refuse wrappers inside of ``outer``, a shield or a tracker, that hide what it must see."""
     for layer in _layers(env):
-        hidden = [what for kind, what in HIDING.items() if isinstance(layer, kind)]
+        hidden = [what for kind, what in hiding.items() if isinstance(layer, kind)]
         if hidden:
             name = type(layer).__name__
             raise ArgumentError(
-                f"a shield must see {hidden[0]}; {name} inside hides that. Put ShieldedEnv inside of it: "
-                f"{name}(ShieldedEnv(…))."
+                f"{outer} must see {hidden[0]}; {name} inside hides that. Put {outer} inside of it: {name}({outer}(…))."
             )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, final
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector import VectorEnv
 
 from almostsure.arguments import check_budget, one_of
 from almostsure.errors import ArgumentError, Blame, Infeasible, ModelError, ModelMismatch, NoSafeAction, UnknownName
@@ -116,7 +117,7 @@ class Guarded:
     def fit(self, env: Any, observations: Any, actions: Any) -> None:
         """Refuse an environment that the guard is not for, as far as that can be seen before it is played."""
         fitting.check_actions(self.space, actions)
-        fitting.check_layers(env)
+        fitting.check_layers(env, "ShieldedVectorEnv" if isinstance(env, VectorEnv) else "ShieldedEnv")
         if self.watching is not None:
             fitting.check_cells(self.watching, env, self.budget)
         if self.state_of is None and fitting.shows_indices(env, observations):

@@ -21,7 +21,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError
-from almostsure.gym.fitting import most_steps
+from almostsure.gym.fitting import check_kind, most_steps
 from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, Mask, StateOf
 from almostsure.gym.observation import Form
 from almostsure.learn.ledger import Episode
@@ -119,6 +119,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         RecordConstructorArgs.__init__(
             self, shield=shield, budget=budget, observe=observe, normalised=normalised, _disable_deepcopy=True, **told
         )
+        check_kind(env, gymnasium.Env)
         gymnasium.Wrapper.__init__(self, env)
         self.guarded = Guarded(
             shield, budget, most_steps=most_steps(env), plays=getattr(env.unwrapped, "mdp", None), **told

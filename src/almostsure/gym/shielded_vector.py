@@ -15,7 +15,7 @@ from almostsure.arguments import as_python, names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, merge_exactly, said, some, write
 from almostsure.gym.damage import check_resets
-from almostsure.gym.fitting import most_steps
+from almostsure.gym.fitting import check_kind, most_steps
 from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, StateOf, no_action
 from almostsure.gym.observation import Form, show_final
 from almostsure.learn.ledger import Episode
@@ -74,6 +74,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         state_of: StateOf | None = None,
         ledger: LedgerOrPath = None,
     ) -> None:
+        check_kind(env, VectorEnv)
         super().__init__(env)
         self._envs = getattr(env.unwrapped, "envs", None) or [None] * env.num_envs
         parts = [env, *(inner for inner in self._envs if inner is not None)]

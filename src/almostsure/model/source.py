@@ -99,6 +99,7 @@ def _no_model(thing: object) -> Exception:
     if callable(getattr(thing, "check_upper", None)) or hasattr(thing, "abstraction"):
         return ModelError(CONTINUOUS.format(type(thing).__name__))
     remedy = f". {ENVIRONMENT}" if hasattr(thing, "observation_space") else ""
+    remedy = ". Its model is its attribute mdp." if isinstance(getattr(thing, "mdp", None), MDP) else remedy
     return ArgumentError(f"a model must be an MDP, an example's name or a path; got {type(thing).__name__}{remedy}")
 
 

@@ -408,6 +408,10 @@ def test_bad_arguments(tmp_path):
         learn({"s": [0, 0], "a": [0, 0], "s'": [0, 0], "d": [0, 1]}, mu=0.6)
     with pytest.raises(ModelError, match="damage must be a column, one entry per row; got 3"):
         learn(LINE | {"d": 3})
+    with pytest.raises(ModelError, match=r"got 0\. Make columns of rows: {name: \[row\[name\] for row in rows\]"):
+        learn([{"s": 0, "a": 0, "s'": 1, "d": 0}])
+    with pytest.raises(ModelError, match=r"got int\. A table has columns by name: {'state': "):
+        learn([(0, 0, 1, 0)])
     with pytest.raises(ModelError, match="state must be a column"):
         learn(LINE | {"s": 3})
     with pytest.raises(UnknownName, match="unknown value for unknown=: 'accept'"):

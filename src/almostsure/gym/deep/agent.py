@@ -154,7 +154,8 @@ class DeepAgent:
         if self.observe is None:
             raise ArgumentError(
                 "what the network observes in a state of the model is not known: the environment's observations are "
-                "changed above the ShieldedEnv, or are not the model's states."
+                "changed above the ShieldedEnv, or are not the model's states. Try it out: "
+                "sb3_contrib.common.maskable.evaluation.evaluate_policy(agent.ppo, env)."
             )
         return self.observe
 

@@ -170,7 +170,10 @@ def read_log(log: Any, columns: Columns, encode: Encode | None) -> Iterator[Piec
         return read_table(log, columns)
     if isinstance(log, Iterable):
         return _read_several(log, columns, encode)
-    raise ModelError(f"a log must be a path, a table, a Minari dataset or several of them; got {type(log).__name__}")
+    raise ModelError(
+        f"a log must be a path, a table, a Minari dataset or several of them; got {type(log).__name__}. A table has "
+        "columns by name: {'state': […], 'action': […], 'next_state': […], 'damage': […]}."
+    )
 
 
 def _read_several(log: Iterable[Any], columns: Columns, encode: Encode | None) -> Iterator[Piece]:

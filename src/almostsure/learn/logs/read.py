@@ -59,7 +59,10 @@ def _column(name: str, values: Any) -> Any:
     """A column, such that it can be sliced."""
     column = values if isinstance(values, (list, tuple, np.ndarray)) else np.asarray(values)
     if np.ndim(column) == 0 and not isinstance(column, (list, tuple)):
-        raise ModelError(f"{name} must be a column, one entry per row; got {values!r}")
+        raise ModelError(
+            f"{name} must be a column, one entry per row; got {values!r}. Make columns of rows: "
+            "{name: [row[name] for row in rows] for name in rows[0]}."
+        )
     return column
 
 
