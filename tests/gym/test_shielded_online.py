@@ -141,13 +141,17 @@ def test_what_one_environment_learns_holds_for_all_that_share_its_shield(forbidd
             second.step(0)
 
 
-def test_an_episode_is_broken_off_where_others_learned_that_nothing_is_safe():
+@pytest.mark.parametrize("asks", [False, True])
+def test_an_episode_is_broken_off_where_others_learned_that_nothing_is_safe(asks):
+    """Also if the agent asks for the mask before it steps, as MaskablePPO does."""
     mdp = asure.example("paper")
     shield = asure.OnlineShield(mdp, unknown="allow")
     env = ShieldedEnv(to_gymnasium(mdp), shield, 0)
     seen, _ = env.reset(seed=0)
     for action in (0, 1):
         shield.watch("circle", action, "square", 1)
+    if asks:
+        assert env.action_masks().all()
     after, reward, terminated, truncated, info = env.step(1)
     assert (after.tolist(), reward, terminated, truncated, info["stuck"]) == (seen.tolist(), 0.0, False, True, True)
     assert env.unwrapped._state == 0  # nothing was played

@@ -261,13 +261,14 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         """Whether anything is still safe: others who share a learning guard may have taught it since the last step."""
         if self._allowed and self._stage is not None:
             self._stage = self._at(self._stage.run, self._stage.run[1])
-            self._allowed = self._stage.allowed
-            return bool(self._allowed)
+            self._allowed = self._stage.allowed or self._allowed  # where nothing is, the next step breaks off
+            return bool(self._stage.allowed)
         return True
 
     def _break_off(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """End an episode in which nothing is safe any more, without another step."""
         assert self._stage is not None
+        self._allowed = NONE
         info = self._info({}, self._stage, NOWHERE, False)
         self._note("truncated", info)
         return self.shown.single(self._seen, self._stage.carried, self._stage.mask), 0.0, False, True, info

@@ -250,7 +250,7 @@ class EnvSampler:
         raise ModelError(
             f"info must hold the damage under {' or '.join(map(repr, self._told))}; it has "
             f"{sorted(map(str, info)) or 'nothing'} after state {state}, action {action}. "
-            "Pass damage, a function of (s, a, s2, r, terminated).",
+            "Give EnvSampler or DamageTracker a damage(s, a, s2, r, terminated).",
             state=state,
             action=action,
         )
