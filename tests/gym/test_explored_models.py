@@ -141,3 +141,40 @@ def test_an_online_shield_of_an_explored_model_knows_its_ends(shop):
             *_, terminated, truncated, _ = env.step(env.action_space.sample(mask=env.action_masks().astype(np.int8)))
             over = terminated or truncated
     assert all(violation.new for violation in env.ledger.violations)
+
+
+def test_a_model_of_your_own_names_such_ends():
+    def outcomes(stock, orders):
+        for wanted in (1, 2):
+            left = min(max(stock - wanted, 0) + 2 * orders, 2)
+            yield 0.4, left, 1.0, max(wanted - stock, 0)
+            yield 0.1, f"ended at {left}", 1.0, max(wanted - stock, 0)
+
+    mdp = asure.from_function(outcomes, initial=2, actions=lambda s: [] if isinstance(s, str) else [0, 1])
+    shield = asure.Shield(asure.minimal_budget(mdp))
+    env = ShieldedEnv(Shop(), shield, 1, state_of=lambda observation, env: str(observation["stock"]))
+    env.action_space.seed(0)
+    for episode in range(20):
+        (_, info), ended = env.reset(seed=episode), False
+        while not ended:
+            *_, ended, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+    assert env.ledger.episodes == 20
+    assert env.ledger.worst <= 1
+
+
+def test_an_end_that_the_model_does_not_have_is_an_error():
+    mdp = asure.from_function(
+        lambda s, orders: [(0.5, min(max(s - w, 0) + 2 * orders, 2), 1.0, max(w - s, 0)) for w in (1, 2)],
+        initial=2,
+        actions=[0, 1],
+    )
+    shield = asure.Shield(asure.minimal_budget(mdp))
+    env = ShieldedEnv(Shop(), shield, 0, state_of=lambda observation, env: str(observation["stock"]))
+    env.reset(seed=0)
+
+    def play():
+        while True:
+            env.step(1)
+
+    with pytest.raises(asure.errors.ModelMismatch, match="a state without actions named 'ended at 2'"):
+        play()

@@ -206,15 +206,15 @@ class Guarded:
         reached = space.outcomes(state, action) if isinstance(space, MDP) and end is not None else []
         if end is not None and (terminal is None or end in (outcome.next_state for outcome in reached)):
             return end
-        ended = seen
+        ended, name = seen, str(Ended(space.state_name(seen)))
         with contextlib.suppress(UnknownName):  # where another episode may go on from what this one showed at its end
-            ended = space.state(str(Ended(space.state_name(seen))))
+            ended = space.state(name)
         if terminal is None or terminal[ended]:
             return ended
         raise ModelMismatch(
             f"the environment ended its episode in {space.describe_state(seen)} after "
-            f"{space.describe_choice(space.choice(state, action))}, where the model goes on. {STALE} If the model "
-            "has an end there under another number, pass state_of."
+            f"{space.describe_choice(space.choice(state, action))}, where the model goes on. {STALE} If episodes may "
+            f"end there while others go on, give the model a state without actions named {name!r}, or pass state_of."
         )
 
     def arrived_many(
