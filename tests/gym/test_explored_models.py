@@ -6,7 +6,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.gym import ShieldedEnv, ShieldedVectorEnv, to_gymnasium
-from almostsure.learn import ByName
+from almostsure.learn import ByName, EnvSampler
 
 
 def outcomes(state, action):
@@ -178,3 +178,16 @@ def test_an_end_that_the_model_does_not_have_is_an_error():
 
     with pytest.raises(asure.errors.ModelMismatch, match="a state without actions named 'ended at 2'"):
         play()
+
+
+def test_a_state_is_also_given_by_what_the_environment_shows(shop):
+    assert shop.minimal.of({"stock": 0}) == 2
+    assert shop.shield.allowed({"stock": 2}, 0).tolist() == [1]
+    assert "needs 2" in str(shop.minimal.explain({"stock": 0}))
+    with pytest.raises(asure.errors.ModelError, match="was not found when the environment was explored"):
+        shop.minimal.of({"stock": 7})
+    sampler = EnvSampler(Shop(), lambda env, state: None, num_states=3, encode=lambda shown: shown["stock"])
+    space = asure.OnlineShield(sampler).space
+    assert space.state({"stock": 1}) == 1
+    with pytest.raises(asure.errors.ModelError, match=r"encode failed for the state {}: KeyError"):
+        space.state({})

@@ -262,13 +262,17 @@ class Space:
         """The index of a state given by index or name.
 
         A state of a program is also given by the value of every variable, in any order: ``"y=0, up=true"``, or
-        ``{"y": 0, "up": True}``.
+        ``{"y": 0, "up": True}``.  A state of an environment is also given by what it shows there, if that is a
+        dictionary, a tuple or an array.
         """
         if isinstance(state, str):
             return self._state_by_name(state)
         encode = getattr(self, "encode", None)  # not there yet while labels are read
-        if encode is not None and isinstance(state, (tuple, frozenset)):
-            return self.state(encode(state))  # as the function or the environment knows it
+        is_shown = isinstance(state, (tuple, frozenset, dict)) or (isinstance(state, np.ndarray) and state.ndim > 0)
+        if encode is not None and is_shown:
+            with Blame(lambda: f"encode failed for the state {brief(state)}"):
+                index = encode(state)  # as the function or the environment knows it
+            return self.state(index)
         if isinstance(state, (tuple, frozenset)) and self.state_names and str(state) in self.state_names:
             raise UnknownName("state", state, (), BY_NAME)
         if not isinstance(state, int) and isinstance(state, Mapping) and self._variables:
