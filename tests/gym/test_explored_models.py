@@ -191,3 +191,43 @@ def test_a_state_is_also_given_by_what_the_environment_shows(shop):
     assert space.state({"stock": 1}) == 1
     with pytest.raises(asure.errors.ModelError, match=r"encode failed for the state {}: KeyError"):
         space.state({})
+
+
+class Lap(gymnasium.Env):
+    """Two steps to the goal, where others begin, and it hurts to stay."""
+
+    observation_space = gymnasium.spaces.Discrete(3)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, start=0, ends=True):
+        self.start, self.ends = start, ends
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = self.start
+        return self.at, {}
+
+    def step(self, action):
+        hurts, self.at = 3 * (self.at == 2), min(self.at + 1, 2)
+        return self.at, -1.0, self.ends and self.at == 2, False, {"cost": hurts}
+
+
+@pytest.mark.parametrize("options", [{"start": 2}, {"ends": False}])
+@pytest.mark.parametrize("many", [False, True])
+def test_nothing_is_played_where_exploring_saw_only_ends(options, many):
+    shield = asure.Shield(asure.minimal_budget(asure.explore(Lap())))
+    if many:
+        env = ShieldedVectorEnv(gymnasium.vector.SyncVectorEnv([lambda: Lap(**options)] * 2), shield, 0)
+    else:
+        env = ShieldedEnv(Lap(**options), shield, 0)
+
+    def play():
+        env.reset(seed=0)
+        for _ in range(3):
+            env.step(np.zeros(2, np.int64) if many else 0)
+
+    with pytest.raises(
+        asure.errors.ModelMismatch, match="goes on from state 2 '2', where all of those ended that were"
+    ):
+        play()
+    assert env.ledger.worst == 0

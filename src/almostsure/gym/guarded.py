@@ -90,6 +90,10 @@ class Guarded:
         self.damage: Damage | None = None  # of a well-known environment, if it must be known and is not said
         self._begun: dict[int, tuple[Run, Mask]] = {}  # by the state that a run begins in, if the guard is fixed
         self._ends: dict[tuple[int, int, int], int] = {}  # by state, action and what was seen: where an episode ended
+        shown = getattr(self.space.encode, "index", {}) if state_of is None else {}
+        self.only_ends = frozenset(
+            at for state, at in shown.items() if isinstance(state, Ended)
+        )  # of what was explored
         self._is_terminal = self.space.is_terminal() if isinstance(self.space, MDP) else None
 
     def _policy(self, fallback: Any) -> Policy:
@@ -131,6 +135,7 @@ class Guarded:
         """The run of an episode that begins in a state, and its mask."""
         begun = self._begun.get(state)
         if begun is None:
+            self._check_goes_on(state)
             run = self.guard.begin(state, self.budget)
             begun = run, self.row(run)
             if self.is_fixed:
@@ -202,6 +207,7 @@ class Guarded:
         """The state after a step that showed ``seen``: an episode that ended is in the guard's end, if it has one."""
         space, end, terminal = self.space, self.space.end, self._is_terminal
         if not terminated:
+            self._check_goes_on(seen)
             return seen
         reached = space.outcomes(state, action) if isinstance(space, MDP) and end is not None else []
         if end is not None and (terminal is None or end in (outcome.next_state for outcome in reached)):
@@ -217,10 +223,21 @@ class Guarded:
             f"end there while others go on, give the model a state without actions named {name!r}, or pass state_of."
         )
 
+    def _check_goes_on(self, state: int) -> None:
+        """Refuse to go on from a state of which exploring showed nothing but that episodes end there."""
+        if state in self.only_ends:
+            raise ModelMismatch(
+                f"an episode goes on from {self.space.describe_state(state)}, where all of those ended that were seen "
+                "when the environment was explored. If episodes may start there, explore with more resets=, until all "
+                "starts are seen; if not, explore the environment as it is now."
+            )
+
     def arrived_many(
         self, states: npt.NDArray[Any], actions: npt.NDArray[Any], seen: npt.NDArray[Any], terminated: Bools
     ) -> npt.NDArray[Any]:
         """The same for many: a new array, or what was seen itself."""
+        for state in seen[~terminated].tolist() if self.only_ends else ():
+            self._check_goes_on(state)
         ended = terminated
         if self.space.end is None and self._is_terminal is not None:
             ended = terminated & ~self._is_terminal[seen]

@@ -216,7 +216,11 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     ) -> Numbers:
         """Carry on the runs of those who acted; returns their damages, 0 for those that were reset."""
         guarded, before = self.guarded, self._run
-        reached = guarded.arrived_many(before[0], actions, seen, terminated) if some(terminated) else seen
+        reached = (
+            guarded.arrived_many(before[0], actions, seen, terminated)
+            if guarded.only_ends or some(terminated)
+            else seen
+        )
         if acting is self._all:
             self._run = guarded.after(before, actions, reached, told)
             damages: Numbers = before[1] - self._run[1]
