@@ -26,7 +26,9 @@ from almostsure.learn.online import OnlineShield
 from almostsure.learn.simulator import Ended
 from almostsure.model.arrays import frozen
 from almostsure.model.build.damage import Damage
+from almostsure.model.build.function import Encode
 from almostsure.model.mdp import MDP, Bools
+from almostsure.model.space import Space
 from almostsure.policy.policy import Policy, as_policy
 from almostsure.shield.checks import require_budget
 from almostsure.shield.monitored import guard_of
@@ -90,10 +92,7 @@ class Guarded:
         self.damage: Damage | None = None  # of a well-known environment, if it must be known and is not said
         self._begun: dict[int, tuple[Run, Mask]] = {}  # by the state that a run begins in, if the guard is fixed
         self._ends: dict[tuple[int, int, int], int] = {}  # by state, action and what was seen: where an episode ended
-        shown = getattr(self.space.encode, "index", {}) if state_of is None else {}
-        self.only_ends = frozenset(
-            at for state, at in shown.items() if isinstance(state, Ended)
-        )  # of what was explored
+        self.only_ends = _only_ends(self.space) if state_of is None else frozenset()
         self._is_terminal = self.space.is_terminal() if isinstance(self.space, MDP) else None
 
     def _policy(self, fallback: Any) -> Policy:
@@ -377,6 +376,12 @@ def _feasible(guard: Guard, budget: object) -> int:
     except NoSafeAction as error:
         raise Infeasible(f"a budget of {number} is not enough at the start, as far as is known: {error}") from None
     return number
+
+
+def _only_ends(space: Space) -> frozenset[int]:
+    """The states that stand for what an environment showed when episodes ended, if it was explored."""
+    shown = space.encode.index if isinstance(space.encode, Encode) else {}
+    return frozenset(at for state, at in shown.items() if isinstance(state, Ended))
 
 
 def _enough_somewhere(guard: OnlineShield, budget: int) -> None:

@@ -114,8 +114,7 @@ def explore(
     if (mu is None) != (delta is None):
         raise ArgumentError("mu and delta must be given together")
     search = Simulator(env, damage, key or as_key, get_state, set_state)
-    with search.uncut():
-        starts = search.starts(range(seed, seed + count("resets", resets)))
+    starts = search.starts(range(seed, seed + count("resets", resets)))
     sampled = None if mu is None else _Sampled(search, Goal(unit("mu", mu), unit("delta", delta), None), seed)
     return Exploration(search, sampled, starts, max_states, action_names).go_on()
 

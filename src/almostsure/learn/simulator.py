@@ -123,7 +123,8 @@ class Simulator:
                     f"key must return a hashable value, such as a tuple of numbers; it returned {kind}"
                 ) from None
             if state not in self.snapshots:
-                self.snapshots[state] = self._snapshot(self.env), observation
+                with self.uncut():
+                    self.snapshots[state] = self._snapshot(self.env), observation
         return {state: number / len(seeds) for state, number in times.items()}
 
     @property
