@@ -120,7 +120,7 @@ def test_a_wrapper_inside_that_shows_something_else_is_named_in_the_error(shop):
         env.reset(seed=0)
 
 
-def test_what_was_explored_is_known_to_an_online_shield(shop):
+def test_what_was_explored_is_known_to_an_online_shield(shop, tmp_path):
     shield = asure.OnlineShield(shop.counts, known=shop.counts)
     assert shield.of_choice.tolist() == shop.minimal.of_choice.tolist()
     env = ShieldedEnv(Shop(), shield, 1)
@@ -130,6 +130,10 @@ def test_what_was_explored_is_known_to_an_online_shield(shop):
         while not ended:
             *_, ended, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
     assert (env.ledger.episodes, len(shield.ledger.violations)) == (50, 0)
+    shield.save(tmp_path / "shop.shield")
+    for space in (shop.counts, shop.mdp):
+        loaded = asure.OnlineShield.load(tmp_path / "shop.shield", space)
+        assert loaded.of_choice.tolist() == shop.minimal.of_choice.tolist()
 
 
 def test_an_online_shield_of_an_explored_model_knows_its_ends(shop):

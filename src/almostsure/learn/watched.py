@@ -89,7 +89,7 @@ class Watched:
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All of it, as :meth:`restore` takes it."""
-        ended = np.array(sorted(self._ended), np.int64)
+        ended = np.array(sorted(self._ended | self.counts.ended - {self.space.end}), np.int64)
         began = np.array(sorted(self._began.items()), np.int64).reshape(-1, 2)
         return {**self.counts.to_arrays(), "ended": ended, "began": began}
 
@@ -100,6 +100,7 @@ class Watched:
         if ended.dtype.kind != "i" or ended.ndim != 1:
             raise ValueError("ended must hold states")
         self._ended = {self.space.state(state) for state in ended.tolist()}
+        self.counts.ended |= {s for s in self._ended if not any(self.counts.samples[c] for c in self.space.choices(s))}
         pairs = began.dtype.kind == "i" and began.ndim == 2 and began.shape[1] == 2
         if not pairs or (began[:, 1] < 1).any() or (began[:, 0] >= self.space.num_observed).any():
             raise ValueError("began must hold states, and how often runs began there")
