@@ -12,7 +12,7 @@ import almostsure as asure
 from almostsure.cli.output import described
 from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError, ModelMismatch, UnknownName
 from almostsure.gym import ShieldedEnv
-from almostsure.learn import ByName, explore
+from almostsure.learn import ByName, EnvSampler, explore
 from almostsure.model import Steps, product
 from almostsure.shield import HorizonShield
 
@@ -602,3 +602,10 @@ def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):
     for action in (1, 1, 1, 0, 0, 0):
         _, reward, over, _, info = env.step(action)
     assert (reward, over, info["damage"]) == (1.0, True, 0)
+
+
+@pytest.mark.parametrize("reads", [explore, lambda env: EnvSampler(env, lambda env, state: None)])
+def test_wrappers_that_skip_steps_are_refused_since_the_damage_of_those_would_be_lost(reads):
+    env = gymnasium.wrappers.RepeatAction(gymnasium.make("CliffWalking-v1"), 2)
+    with pytest.raises(ArgumentError, match=r"must see every step; RepeatAction inside hides that\. Give it the env"):
+        reads(env)

@@ -24,9 +24,9 @@ from gymnasium.vector.utils import batch_space, iterate
 from almostsure.arguments import check_budget, names_right_word
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, merge_exactly, read, said, write
-from almostsure.gym.fitting import SKIPPING, check_layers
 from almostsure.gym.observation import Form, Shown, show, show_final
 from almostsure.model.build.damage import Damage, check_reset, damage_function
+from almostsure.model.build.environment import SKIPPING, check_layers
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import Bools
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Dict, Discrete
-from gymnasium.vector import VectorEnv, VectorWrapper
-from gymnasium.wrappers import Autoreset, DelayObservation, MaxAndSkipObservation, RepeatAction, StickyAction, TimeLimit
-from gymnasium.wrappers.vector import DictInfoToList
+from gymnasium.vector import VectorEnv
+from gymnasium.wrappers import TimeLimit
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
 from almostsure.model.build.damage import Damage, known_damage
-from almostsure.model.build.environment import discrete_size
+from almostsure.model.build.environment import discrete_size, layers
 from almostsure.model.mdp import MDP, Bools
 from almostsure.model.space import Space
 from almostsure.shield.protocol import Guard, Watching
@@ -25,13 +24,6 @@ from almostsure.shield.shield import Shield
 from almostsure.wording import state_of_example
 
 GYMNASIUM = ("gymnasium.envs", "gymnasium.wrappers")  # where environments and wrappers are that say no damage
-SKIPPING: dict[type, str] = {  # wrappers around which damage cannot be counted, and what must be seen for that
-    Autoreset: "every reset",
-    RepeatAction: "every step",
-    MaxAndSkipObservation: "every step",
-    DictInfoToList: "infos as a dictionary",
-}
-HIDING = SKIPPING | {StickyAction: "which action is played", DelayObservation: "the present state"}  # nor be shielded
 VALUES = ("(", "-", *"0123456789")  # how the names of states begin that are observations
 BY_NAME = (
     " If explore made the model and it was loaded from a file, pass state_of=almostsure.learn.ByName(mdp), or "
@@ -105,7 +97,7 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
 
 def check_cells(guard: Watching, env: Any, budget: int) -> None:
     """Refuse an environment of Gymnasium's own, which says no damage, where the cells do not say it either."""
-    if not all(type(layer).__module__.startswith(GYMNASIUM) for layer in (*_layers(env), env.unwrapped)):
+    if not all(type(layer).__module__.startswith(GYMNASIUM) for layer in (*layers(env), env.unwrapped)):
         return  # who knows what it says
     if unclear := guard.unclear(budget):
         raise ModelError(
@@ -116,26 +108,9 @@ def check_cells(guard: Watching, env: Any, budget: int) -> None:
         )
 
 
-def check_layers(env: Any, outer: str, hiding: Mapping[type, str] = HIDING) -> None:
-    """Refuse wrappers inside of ``outer``, a shield or a tracker, that hide what it must see."""
-    for layer in _layers(env):
-        hidden = [what for kind, what in hiding.items() if isinstance(layer, kind)]
-        if hidden:
-            name = type(layer).__name__
-            raise ArgumentError(
-                f"{outer} must see {hidden[0]}; {name} inside hides that. Put {outer} inside of it: {name}({outer}(…))."
-            )
-
-
 def _is_translated(env: Any) -> bool:
     kinds = (gymnasium.ActionWrapper, gymnasium.ObservationWrapper)
-    return any(isinstance(layer, kinds) for layer in _layers(env))
-
-
-def _layers(env: Any) -> Iterator[Any]:
-    while isinstance(env, (gymnasium.Wrapper, VectorWrapper)):
-        yield env
-        env = env.env
+    return any(isinstance(layer, kinds) for layer in layers(env))
 
 
 # ---------------------------------------------------------------------- environments that know what may happen in them
@@ -267,6 +242,6 @@ def most_steps(env: Any) -> int | None:
     """After how many steps an environment ends every episode, if that is known: its TimeLimit's, or its own limit."""
     spec = getattr(env, "spec", None)
     found = [getattr(spec, "max_episode_steps", None), getattr(env.unwrapped, "max_episode_steps", None)]
-    found += [getattr(layer, "_max_episode_steps", None) for layer in _layers(env) if isinstance(layer, TimeLimit)]
+    found += [getattr(layer, "_max_episode_steps", None) for layer in layers(env) if isinstance(layer, TimeLimit)]
     limits = [int(steps) for steps in found if steps is not None and steps > 0]
     return min(limits) if limits else None

@@ -26,6 +26,7 @@ from almostsure.learn.online import OnlineShield
 from almostsure.learn.simulator import Ended
 from almostsure.model.arrays import frozen
 from almostsure.model.build.damage import Damage
+from almostsure.model.build.environment import check_layers
 from almostsure.model.build.function import Encode
 from almostsure.model.mdp import MDP, Bools
 from almostsure.model.space import Space
@@ -120,7 +121,7 @@ class Guarded:
     def fit(self, env: Any, observations: Any, actions: Any) -> None:
         """Refuse an environment that the guard is not for, as far as that can be seen before it is played."""
         fitting.check_actions(self.space, actions)
-        fitting.check_layers(env, "ShieldedVectorEnv" if isinstance(env, VectorEnv) else "ShieldedEnv")
+        check_layers(env, "ShieldedVectorEnv" if isinstance(env, VectorEnv) else "ShieldedEnv")
         if self.watching is not None:
             fitting.check_cells(self.watching, env, self.budget)
         if self.state_of is None and fitting.shows_indices(env, observations):

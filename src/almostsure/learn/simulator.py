@@ -21,7 +21,7 @@ from almostsure.crew import uninterrupted
 from almostsure.errors import ArgumentError, Blame, ModelError
 from almostsure.learn.copies import Chance, Frozen
 from almostsure.model.build.damage import TOLD, Damage, check_reset, damage_function, known_damage
-from almostsure.model.build.environment import discrete_size
+from almostsure.model.build.environment import check_layers, discrete_size
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.wording import brief
 
@@ -72,6 +72,7 @@ class Simulator:
                 "env must be a Gymnasium environment with Discrete actions. Choose a few of its actions with "
                 "gymnasium.wrappers.TransformAction, or describe its steps to almostsure.abstract."
             )
+        check_layers(env, "explore", around=False)
         if (get_state is None) != (set_state is None):
             raise ArgumentError("get_state and set_state must be given together")
         self.num_actions = size

@@ -26,7 +26,7 @@ from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.damage import TOLD, Damage, check_reset, known_damage, takes_an_outcome
-from almostsure.model.build.environment import discrete_size, make_environment, names_environment
+from almostsure.model.build.environment import check_layers, discrete_size, make_environment, names_environment
 from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.tables import from_gymnasium, without_model
 from almostsure.model.build.validate import MAX_DAMAGE
@@ -155,6 +155,7 @@ class EnvSampler:
         for name, value in (("set_state", set_state), ("encode", encode)):
             if value is not None and not callable(value):
                 raise ModelError(f"{name} must be a function; got {value!r}")
+        check_layers(env, "EnvSampler", around=False)
         self._env, self.encode = env, encode
         self._set_state = _toy_state(env) if set_state is None else set_state
         self._damage = known_damage(env) if damage is None else _checked_damage(damage)

@@ -1,4 +1,4 @@
-"""Gymnasium environments by their ids, spelled in the same way wherever one can be named; the sizes of their spaces.
+"""Gymnasium environments by their ids, spelled in the same way wherever one can be named; their spaces and wrappers.
 
 ``gym:FrozenLake-v1`` is an environment that Gymnasium knows, ``gym:MODULE:ID`` one that a module registers when it is
 imported.  Where nothing but an environment can be meant, ``gym:`` may be left out.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from almostsure.errors import ArgumentError, ModelError, UnknownName, nearest
@@ -15,6 +16,13 @@ from almostsure.errors import ArgumentError, ModelError, UnknownName, nearest
 GYM = "gym:"  # before the id of an environment
 ENVIRONMENT_ID = re.compile(r"([\w.]+:)?([\w.-]+/)?[\w.-]+-v\d+")  # such as FrozenLake-v1
 VERSION = re.compile(r"-v\d+$")
+SKIPPING = {  # Gymnasium's wrappers around which damage cannot be counted, and what must be seen for that
+    "Autoreset": "every reset",
+    "RepeatAction": "every step",
+    "MaxAndSkipObservation": "every step",
+    "DictInfoToList": "infos as a dictionary",
+}
+HIDING = SKIPPING | {"StickyAction": "which action is played", "DelayObservation": "the present state"}
 
 
 def names_environment(name: str) -> bool:
@@ -76,3 +84,22 @@ def _unknown(module: str, env_id: str) -> UnknownName:
     near = [known for known in listed if VERSION.sub("", known) == like]
     remedy = f"The module {module} does not register it." if module else f"With its module: {GYM}MODULE:{env_id}."
     return UnknownName("environment", env_id, near, "" if near else remedy)
+
+
+def layers(env: Any) -> Iterator[Any]:
+    """The wrappers around an environment, the outermost first."""
+    import gymnasium
+
+    while isinstance(env, (gymnasium.Wrapper, gymnasium.vector.VectorWrapper)):
+        yield env
+        env = env.env
+
+
+def check_layers(env: Any, who: str, hiding: Mapping[str, str] = HIDING, *, around: bool = True) -> None:
+    """Refuse wrappers that hide what ``who`` must see, which may be ``around`` an environment itself."""
+    for layer in layers(env):
+        name = type(layer).__name__
+        for kind in type(layer).__mro__:
+            if kind.__name__ in hiding and kind.__module__.startswith("gymnasium."):
+                remedy = f"Put {who} inside of it: {name}({who}(…))." if around else "Give it the environment inside."
+                raise ArgumentError(f"{who} must see {hiding[kind.__name__]}; {name} inside hides that. {remedy}")
