@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.enclosure.evaluate import call, check_function
+from almostsure.abstract.enclosure.evaluate import call, check_function, in_goal
 from almostsure.abstract.enclosure.images import Images, image_block, open_cells
-from almostsure.abstract.enclosure.interval import Interval, Maybe
+from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.grid import Grid
 from almostsure.abstract.observation import Observation
 from almostsure.abstract.patterns import Patterns
@@ -96,8 +96,15 @@ class Abstraction:
         """The cells that lie in the goal entirely, [num_cells]."""
         if self.goal is None:
             return np.zeros(self.num_cells, np.bool_)
-        answer = Maybe.of(call("goal", self.goal, open_cells(self, 0, self.grid.cells[0]))).surely
+        answer = in_goal(self, open_cells(self, 0, self.grid.cells[0]))
         return np.broadcast_to(answer, self.grid.cells).reshape(-1).copy()
+
+    def arrived(self, states: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Which states, [n, coordinates], lie in the goal."""
+        if self.goal is None:
+            return np.zeros(len(np.asarray(states)), np.bool_)
+        answer = np.asarray(call("goal", self.goal, tuple(self.grid.wrapped(states).T)), np.bool_)
+        return np.broadcast_to(answer, len(np.asarray(states)))
 
     def initial_cells(self) -> npt.NDArray[np.int64]:
         """The cells in which an episode may start; all of them where no initial box was given."""
@@ -119,7 +126,7 @@ class Abstraction:
 
         With a goal it is 1 per step until the goal is reached, and what is unsafe counts as more than any budget.
         """
-        at = np.asarray(states, np.float64)
+        at = self.grid.wrapped(states)
         point = tuple(at[:, i] for i in range(self.grid.num_coordinates))
         hurt = np.zeros(len(at))
         if self.unsafe is not None:

@@ -272,18 +272,18 @@ def forced(abstraction: Abstraction, points: npt.ArrayLike) -> npt.NDArray[np.in
 def _least(abstraction: Abstraction, point: Floats, push: Floats) -> int:
     """The least damage over all action sequences, with what is added to each next state."""
     states, spent = point[None], np.zeros(1, np.int64)
-    if abstraction.goal is not None and bool(call("goal", abstraction.goal, tuple(point))):
+    if abstraction.arrived(states)[0]:
         return 0
     arrived = INFINITE  # the least damage of a sequence that has reached the goal
     for _ in range(DEEPEST):
         if not 0 < len(states) * abstraction.num_actions <= BRANCHES:
             break
         after = [stepped(abstraction, states, action) + push for action in abstraction.actions]
-        states = np.concatenate(after)
+        states = abstraction.grid.wrapped(np.concatenate(after))
         damage = abstraction.damage(states)
         spent = np.minimum(np.tile(spent, abstraction.num_actions) + damage, INFINITE)
         if abstraction.goal is not None:
-            there = np.asarray(call("goal", abstraction.goal, tuple(states.T)), np.bool_)
+            there = abstraction.arrived(states)
             arrived = min(arrived, int(spent[there].min(initial=INFINITE)))
             states, spent = states[~there], spent[~there]
         inside = abstraction.grid.cells_of(states) != OUTSIDE if abstraction.patterns.longest == 1 else True

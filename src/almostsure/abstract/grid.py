@@ -39,7 +39,8 @@ class Grid:
     cells
         How many cells each coordinate is cut into, one number per coordinate.
     periodic
-        Coordinates (their positions) that wrap around, such as angles: ``high`` is ``low`` again.
+        Coordinates (their positions) that wrap around, such as angles: ``high`` is ``low`` again, and a step a whole
+        period later does the same.
     names
         What the coordinates are called in messages and pictures.
 
@@ -203,6 +204,13 @@ class Grid:
         low, high = self.box(cell)
         parts = (f"{name} in [{a:.4g}, {b:.4g}]" for name, a, b in zip(self.names, low, high, strict=True))
         return f"cell {cell} ({', '.join(parts)})"
+
+    def wrapped(self, points: npt.ArrayLike) -> Floats:
+        """Points, [n, coordinates], whose periodic coordinates are moved into the box."""
+        at = np.array(points, np.float64)
+        for axis in self.periodic:
+            at[:, axis] = self.unwound(axis, at[:, axis])
+        return at
 
     def unwound(self, axis: int, value: Floats) -> Floats:
         """Values of a periodic coordinate, moved by whole periods into the box."""

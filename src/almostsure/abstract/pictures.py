@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.diagnosis import stepped
-from almostsure.abstract.enclosure.evaluate import call
 from almostsure.abstract.enclosure.interval import Interval
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, UnknownName
@@ -135,7 +134,7 @@ def example_run(minimal: UpperBudget) -> Floats | None:
         action = int(rng.choice(shield.allowed(*run)))
         after = stepped(abstraction, states[-1][None], abstraction.actions[action])[0] + push
         states.append(shown.rounded_to(Interval.of(after)).low)
-        if abstraction.goal is not None and bool(np.asarray(call("goal", abstraction.goal, tuple(after)))):
+        if abstraction.arrived(after[None])[0]:
             break
         run = shield.after(run, action, tuple(states[-1]), int(abstraction.damage(states[-1][None])[0]))
     return np.array(states)

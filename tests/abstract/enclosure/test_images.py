@@ -113,7 +113,7 @@ def test_a_choice_whose_damage_is_too_large_is_refused():
 def test_split_cells_have_tighter_images_that_hold_every_point(around):
     def step(state, push):
         x = state[0]
-        return (4 * x * (1 - x) * 0.9 + push,)  # x occurs twice
+        return (x + 0.4 * np.sin(2 * np.pi * x) ** 2 * np.cos(2 * np.pi * x) + push,)  # x occurs three times
 
     grid = Grid([0.0], [1.0], [12], periodic=around)
     whole, split = (abstract(step, grid, [0.0, 0.05], pattern=2, split=pieces) for pieces in (None, [5]))

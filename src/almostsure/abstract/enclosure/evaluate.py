@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.enclosure.interval import Interval, Maybe, down, up
+from almostsure.abstract.enclosure.interval import FAR, Interval, Maybe, down, up
 from almostsure.abstract.enclosure.refusal import OURS, line_of
+from almostsure.abstract.enclosure.sharing import remembered
+from almostsure.abstract.observation import TURN
 from almostsure.errors import AlmostSureError, ModelError
 from almostsure.wording import counted
 
@@ -18,7 +21,11 @@ if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
 
 State = tuple[Any, ...]
+Array = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+Damages = npt.NDArray[np.uint8]
 MOST_PER_STEP = 250  # damage; more is as bad as ∞
+WHOLE = 1e-9  # what the rounding of intervals may add to a sum of whole numbers
 
 
 def evaluate(abstraction: Abstraction, state: tuple[Interval, ...], action: Any) -> list[tuple[Interval, ...]]:
@@ -55,19 +62,74 @@ def _truth(answer: Any) -> Maybe | None:
     return Maybe.of(answer)
 
 
-def harm(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
+def harm(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[Damages, Bools]:
     """The damage of entering any state of the enclosure, at most, and where no budget affords it."""
-    nowhere = np.zeros((), np.bool_)
     if abstraction.unsafe is None:
-        return np.zeros((), np.uint8), nowhere
-    answer = call("unsafe", abstraction.unsafe, state)
+        return np.zeros((), np.uint8), np.zeros((), np.bool_)
+    most = _harms(abstraction, state)[1]
+    fatal = ~(most <= MOST_PER_STEP)  # NaN too
+    return np.where(fatal, 0, most).astype(np.uint8), fatal
+
+
+def _harms(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[Array, Array]:
+    """The least and the largest damage of entering a state of the enclosure."""
+    assert abstraction.unsafe is not None
+    ends = [_harm(call("unsafe", abstraction.unsafe, part)) for part in _in_box(abstraction, state)]
+    return functools.reduce(np.minimum, (least for least, _ in ends)), functools.reduce(
+        np.maximum, (most for _, most in ends)
+    )
+
+
+def _harm(answer: Any) -> tuple[Array, Array]:
+    """What ``unsafe`` says, as the least and the largest damage; damages are whole, and their sums are rounded."""
     if (truth := _truth(answer)) is not None:
-        return truth.possibly.astype(np.uint8), nowhere
+        return truth.surely.astype(np.uint8), truth.possibly.astype(np.uint8)
     bound = Interval.of(answer)
-    if not (bound.low >= 0).all():
+    if not (bound.low >= -WHOLE).all():
         raise ModelError(f"damage must be 0 or more; unsafe gives {np.nanmin(bound.low):g}")
-    fatal = ~(bound.high <= MOST_PER_STEP)  # NaN too
-    return np.where(fatal, 0, np.ceil(bound.high)).astype(np.uint8), fatal
+    return np.floor(bound.low + WHOLE), np.ceil(bound.high - WHOLE)
+
+
+def in_forbidden(abstraction: Abstraction, state: tuple[Interval, ...]) -> Bools:
+    """Where some state of the enclosure may be forbidden."""
+    assert abstraction.forbidden is not None
+    parts = _in_box(abstraction, state)
+    answers = (Maybe.of(call("forbidden", abstraction.forbidden, part)).possibly for part in parts)
+    return functools.reduce(np.logical_or, answers)
+
+
+def in_goal(abstraction: Abstraction, state: tuple[Interval, ...]) -> Bools:
+    """Where every state of the enclosure lies in the goal."""
+    assert abstraction.goal is not None
+    answers = (Maybe.of(call("goal", abstraction.goal, part)).surely for part in _in_box(abstraction, state))
+    return functools.reduce(np.logical_and, answers)
+
+
+def _in_box(abstraction: Abstraction, state: tuple[Interval, ...]) -> list[tuple[Interval, ...]]:
+    """An enclosure whose periodic coordinates are moved into the box: what lies across its seam is in two parts."""
+    parts = [state]
+    for axis in abstraction.grid.periodic:
+        low, high = abstraction.grid.low[axis], abstraction.grid.high[axis]
+        turned = remembered(functools.partial(_turned, low, high), state[axis], key=(_turned, axis))
+        parts = [(*part[:axis], x, *part[axis + 1 :]) for part in parts for x in turned]
+    return parts
+
+
+def _turned(low: float, high: float, x: Interval) -> list[Interval]:
+    """A periodic coordinate moved into the box: one interval, or one on either side of the seam."""
+    inside = (x.low >= low) & (x.high <= high)
+    if inside.all():
+        return [x]
+    period = high - low
+    slack = TURN * period  # moving by whole periods is rounded
+    back = np.floor((x.low - slack - low) / period) * period
+    a, b = np.maximum(x.low - slack - back, low), x.high + slack - back
+    whole = ~((b - a < period) & (np.abs(x.low) < FAR * period))  # NaN too
+    a, b = (np.where(inside, same, np.where(whole, end, at)) for same, end, at in ((x.low, low, a), (x.high, high, b)))
+    first, across = Interval(a, np.minimum(b, high)), b > high
+    if not across.any():
+        return [first]
+    return [first, Interval(np.where(across, low, first.low), np.where(across, b - period, first.high))]
 
 
 def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -116,6 +178,30 @@ def check_function(abstraction: Abstraction) -> None:
                 "step must be a function of its arguments; two calls with the same state and action "
                 f"{action!r} gave different results. Put what is random into disturbance."
             )
+        for axis in grid.periodic:
+            _check_period(abstraction, state, action, once, axis)
+
+
+def _check_period(
+    abstraction: Abstraction, state: tuple[Interval, ...], action: Any, once: list[tuple[Interval, ...]], axis: int
+) -> None:
+    """Verify on a few cells that a step does the same when a coordinate is a period larger."""
+    grid = abstraction.grid
+    period = grid.high[axis] - grid.low[axis]
+    later = evaluate(abstraction, (*state[:axis], state[axis] + period, *state[axis + 1 :]), action)
+    for one, two in zip(once, later, strict=False):
+        for j, (x, y) in enumerate(zip(one, two, strict=True)):
+            apart, width = (x.low + x.high - y.low - y.high) / 2, (x.high - x.low + y.high - y.low) / 2
+            if j in grid.periodic:
+                around = grid.high[j] - grid.low[j]
+                apart = apart - around * np.round(apart / around)
+            if (np.abs(apart) > width + TURN * (np.abs(x.low) + np.abs(y.low) + 1)).any():
+                name = grid.names[axis]
+                raise ModelError(
+                    f"{name} is periodic, so step must do the same a period of {period:g} later; with action "
+                    f"{action!r} it leads to another {grid.names[j]}. Write it with np.sin and np.cos, or begin with "
+                    f"{name} - turn * np.floor(({name} - low) / turn), where turn = high - low."
+                )
 
 
 def harm_range(abstraction: Abstraction) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
@@ -123,11 +209,8 @@ def harm_range(abstraction: Abstraction) -> tuple[npt.NDArray[np.uint8], npt.NDA
     from almostsure.abstract.enclosure.images import open_cells
 
     state = open_cells(abstraction, 0, abstraction.grid.cells[0])
-    answer = call("unsafe", abstraction.unsafe or (lambda s: np.False_), state)
-    if (truth := _truth(answer)) is not None:
-        ends = (truth.surely, truth.possibly)
-    else:
-        bound = Interval.of(answer)
-        ends = (np.minimum(np.floor(bound.low), 255), np.minimum(np.ceil(bound.high), 255))
-    least, most = (np.broadcast_to(end, abstraction.grid.cells).reshape(-1).astype(np.uint8) for end in ends)
+    ends = _harms(abstraction, state) if abstraction.unsafe is not None else (np.zeros(()), np.zeros(()))
+    least, most = (
+        np.broadcast_to(np.minimum(end, 255), abstraction.grid.cells).reshape(-1).astype(np.uint8) for end in ends
+    )
     return least, most

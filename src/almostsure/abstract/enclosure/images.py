@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.compiled.ranges import ranges
-from almostsure.abstract.enclosure.evaluate import call, harm, next_states
-from almostsure.abstract.enclosure.interval import Interval, Maybe
+from almostsure.abstract.enclosure.evaluate import harm, in_forbidden, in_goal, next_states
+from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.enclosure.sharing import remembered, remembering
 from almostsure.errors import ModelError
 
@@ -186,12 +186,12 @@ def _after(abstraction: Abstraction, outcome: Outcome, action: int) -> Iterator[
     for state in next_states(abstraction, outcome.state, action):
         hurt, fatal = harm(abstraction, state)
         if abstraction.forbidden is not None:
-            fatal = fatal | Maybe.of(call("forbidden", abstraction.forbidden, state)).possibly
+            fatal = fatal | in_forbidden(abstraction, state)
         if abstraction.goal is None:
             fatal = remembered(np.logical_or, outcome.forbidden, fatal)
             yield Outcome(state, _sum(outcome.damage, hurt), fatal, outcome.ended)
             continue
-        reached = Maybe.of(call("goal", abstraction.goal, state)).surely
+        reached = in_goal(abstraction, state)
         forbidden = outcome.forbidden | ((fatal | (hurt > 0)) & ~outcome.ended)
         yield Outcome(
             state, _sum(outcome.damage, (~outcome.ended).astype(np.uint8)), forbidden, outcome.ended | reached
