@@ -251,6 +251,31 @@ def test_vectors_show_masks_and_what_remains(mode, budget):
         vector.step(np.argmin(vector.action_masks(), axis=1))
 
 
+def test_with_nothing_left_the_proof_says_that_a_step_into_a_cell_across_the_border_does_not_hurt():
+    grid = Grid((0.0,), (1.0,), (10,), names=("x",))
+    model = asure.abstract(lambda s, a: (a,), grid, [0.1, 0.62, 0.68], unsafe=lambda s: s[0] > 0.65)
+    shield = asure.Shield(asure.minimal_budget(model))
+    run = shield.begin((0.05,), 0)
+    assert shield.allowed(*run).tolist() == [0, 1]
+    assert shield.after(run, 1, (0.62,))[:2] == (6, 0)
+    many = tuple(np.array([column]) for column in run)
+    assert shield.after(many, np.array([1]), np.array([[0.62]]))[1].tolist() == [0]
+    with pytest.raises(ModelError, match="does not say whether entering it hurts"):
+        shield.after(run, 2, (0.68,))  # which is not allowed
+    with pytest.raises(ModelError, match="does not say whether entering it hurts"):
+        shield.after(many, np.array([2]), np.array([[0.68]]))
+    with pytest.raises(ModelError, match="does not say whether entering it hurts"):
+        shield.after(shield.begin((0.05,), 1), 1, (0.62,))
+
+
+@pytest.mark.parametrize("answer", [(None, 0.0), ("a", "b"), np.zeros((1, 2)), [[0.0], [0.0, 1.0]]])
+def test_a_state_of_that_returns_no_numbers_is_named(answer):
+    model, env = torques()
+    shielded = ShieldedEnv(env, asure.Shield(asure.minimal_budget(model)), 0, state_of=lambda seen, env: answer)
+    with pytest.raises(ModelError, match="state_of must return numbers for the observation array"):
+        shielded.reset(seed=0)
+
+
 def test_cells_across_the_border_of_what_is_unsafe_need_an_environment_that_says_its_damage():
     grid = Grid((-0.4, -1.6), (0.4, 1.6), (40, 40))
     model, env = torques()
@@ -261,7 +286,7 @@ def test_cells_across_the_border_of_what_is_unsafe_need_an_environment_that_says
     shield = asure.Shield(asure.minimal_budget(leans))
     assert shield.unclear(0) == 0
     assert shield.unclear(1) > 0
-    ShieldedEnv(env, shield, 0)  # which never enters them
+    ShieldedEnv(env, shield, 0)  # where the proof says that they do not
     with pytest.raises(
         ModelError, match=r"cells lie across the border of what is unsafe.*DamageTracker\(env, damage\)"
     ):

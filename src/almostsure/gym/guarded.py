@@ -168,7 +168,7 @@ class Guarded:
         try:
             return self.space.state(state)
         except UnknownName as error:
-            hint = f" ({error})" if isinstance(state, (str, tuple)) else ""
+            hint = f" ({error})" if isinstance(state, (str, tuple)) or self.watching is not None else ""
             raise ModelError(
                 f"state_of must return a state 0 … {self.space.num_states - 1}, or its name; got {state!r}{hint} for "
                 f"the observation {brief(observation, 200)}."
@@ -185,10 +185,9 @@ class Guarded:
             point = self.watching.point(observation)
             return self._named(point, observation), point
         answer = self._told(observation, env)
-        if np.ndim(answer) == 0:
-            return self._named(answer, observation), None
-        point = [float(value) for value in answer]
-        return self._named(point, observation), point
+        with Blame(lambda: f"state_of must return numbers for the observation {brief(observation, 200)}"):
+            numbers = None if np.ndim(answer) == 0 else [float(value) for value in answer]
+        return self._named(answer if numbers is None else numbers, observation), numbers
 
     def watch(self, points: Points, actions: Sequence[int], next_points: Points) -> None:
         """Refuse steps that leave the enclosure of a guard that watches: ModelMismatch."""

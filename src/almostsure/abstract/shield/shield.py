@@ -157,15 +157,16 @@ class CellShield:
             return self._after_many(run, action, self.space.states(next_state), damage)
         left, *begun = run[1:]
         cell, reached, a = self.space.state(run[0]), self.space.state(next_state), self.space.action(action)
+        starts, rests = self._begin_at(cell, int(left))
+        bits, continued = _joined(begun), rests[a]
         if damage is not None:
             hurt = _damage(damage)
         elif self.abstraction.goal is None and self.abstraction.unsafe is None:
             hurt = 0
         else:
-            hurt = int(self._known_damage(np.array([cell]), np.array([reached]))[0])
+            unhurt = not left and (starts >> a & 1 or any(bits >> q & 1 for q, _ in self._moves[a]))
+            hurt = int(self._known_damage(np.array([cell]), np.array([reached]), np.array([unhurt], np.bool_))[0])
         now = int(left) - hurt
-        _, rests = self._begin_at(cell, int(left))
-        bits, continued = _joined(begun), rests[a]
         for q, rest in self._moves[a]:
             if bits >> q & 1 and rest >= 0:
                 continued |= 1 << rest
@@ -183,15 +184,17 @@ class CellShield:
             )
         if cells.size and not 0 <= actions.min() <= actions.max() < self.space.num_actions:
             self.space.action(int(actions[(actions < 0) | (actions >= self.space.num_actions)][0]))  # says so
+        patterns, safe = self.abstraction.patterns, self._safe(cells, left)
+        begun = patterns.unpacked(run[2:], cells.size)
         told, silent = _damages(damage, reached.shape)
         if silent.any():
-            told[silent] = self._known_damage(cells[silent], reached[silent])
+            allowed = patterns.actions(safe, begun)[np.arange(cells.size), actions]
+            told[silent] = self._known_damage(cells[silent], reached[silent], (allowed & (left == 0))[silent])
         wrong = (told < 0) | (told != np.floor(told))  # NaN is, too
         if wrong.any():
             raise ModelError(f"damage must be a whole number, 0 or more; got {told[np.argmax(wrong)]:g}")
         now = left - np.minimum(told, INFINITE).astype(np.int64)
-        patterns = self.abstraction.patterns
-        bits = patterns.after(self._safe(cells, left), patterns.unpacked(run[2:], cells.size), actions)
+        bits = patterns.after(safe, begun, actions)
         bad = (now < 0) | ~(bits.any(axis=1) | (self._needs_of(reached) <= now))
         if bad.any():
             at = int(np.argmax(bad))
@@ -302,8 +305,8 @@ class CellShield:
         """The least and the largest damage of entering each cell."""
         return harm_range(self.abstraction)
 
-    def _known_damage(self, cells: Ints, reached: Ints) -> npt.NDArray[np.float64]:
-        """The damage of steps, where the cells say it."""
+    def _known_damage(self, cells: Ints, reached: Ints, unhurt: Bools) -> npt.NDArray[np.float64]:
+        """The damage of steps, where the cells say it; ``unhurt`` are allowed ones with nothing left, by the proof."""
         abstraction = self.abstraction
         if abstraction.goal is not None:
             arrived = np.append(abstraction.goal_cells, [True, False])
@@ -311,15 +314,18 @@ class CellShield:
         if abstraction.unsafe is None:
             return np.zeros(reached.size)
         at = np.minimum(reached, abstraction.num_cells - 1)
-        least, most = (bound[at] for bound in self._harms)
-        unclear = (least != most) | (reached >= abstraction.num_cells)
+        least, most = (
+            np.where(reached < abstraction.num_cells, bound[at], side)
+            for bound, side in zip(self._harms, (0, 255), strict=True)
+        )
+        unclear = (least != most) & ~unhurt
         if unclear.any():
             where = self.space.describe_state(int(reached[np.argmax(unclear)]))
             raise ModelError(
                 f"{where} does not say whether entering it hurts; "
                 "the environment must, in info['damage'] or info['cost']. Wrap it in DamageTracker(env, damage)."
             )
-        return most.astype(np.float64)
+        return least.astype(np.float64)
 
     def _refuse(self, state: int, remaining: int, more: int) -> NoReturn:
         where = self.space.describe_state(state) + and_more(more, "run")
