@@ -9,7 +9,7 @@ import almostsure as asure
 from almostsure.abstract.diagnosis import forced
 from almostsure.errors import ArgumentError
 
-from .systems import arrival, double_integrator
+from .systems import arrival, contraction, double_integrator
 
 
 def test_the_path_names_the_coordinate_that_drifts() -> None:
@@ -54,6 +54,11 @@ def test_lower_bounds_never_exceed_upper_ones(model: asure.Abstraction) -> None:
     minimal = asure.minimal_budget(model)
     points = np.random.default_rng(0).uniform(model.grid.low, model.grid.high, (60, model.grid.num_coordinates))
     assert (forced(model, points) <= minimal.of_state[model.cells_of(points)]).all()
+
+
+def test_a_sample_of_fewer_than_no_cells_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="sample must be at least 0; got -1"):
+        asure.minimal_budget(contraction()).tightness(sample=-1)
 
 
 def test_a_point_that_is_lost_is_found_to_be() -> None:

@@ -49,6 +49,12 @@ def test_periodic_coordinates_wrap(x):
     assert low[0] - 1e-9 <= x - 2 * turns <= high[0] + 1e-9
 
 
+def test_infinite_angles_lie_nowhere():
+    grid = Grid([-1.0], [1.0], [8], periodic=[0])
+    with np.errstate(all="raise"):
+        assert grid.cells_of([[np.inf], [-np.inf], [np.nan], [3.0]]).tolist() == [-1, -1, -1, 0]
+
+
 def test_a_refined_grid_has_the_same_boundary_floats():
     coarse, fine = (Grid([-1.7], [0.93], [n]) for n in (37, 74))
     assert np.array_equal(coarse.edges[0], fine.edges[0][::2])

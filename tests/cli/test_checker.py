@@ -146,11 +146,15 @@ def test_a_model_and_a_result_that_are_swapped(saved: Path, here: Callable[..., 
 
 def test_what_is_no_certificate_is_refused(saved: Path, here: Callable[..., Any]) -> None:
     asure.solve_policy("quicksand", asure.AlmostSure(2)).policy.save(saved / "policy.safetensors")
+    asure.minimal_budget(asure.abstract("Pendulum-v1", asure.Grid((-0.4, -1.6), (0.4, 1.6), (5, 5)))).save(
+        saved / "upper.safetensors"
+    )
     (saved / "text.safetensors").write_text("nothing of the kind")
     damaged = (saved / "budget.safetensors").read_bytes()
     (saved / "damaged.safetensors").write_bytes(damaged[:-20])
     for name, message in (
         ("policy.safetensors", "holds a policy, which has no certificate"),
+        ("upper.safetensors", "UpperBudget.load of almostsure.abstract reads and verifies, given the system"),
         ("text.safetensors", "is damaged, or not a file of almostsure"),
         ("damaged.safetensors", "is damaged, or not a file of almostsure"),
         ("absent.safetensors", "there is no such file"),

@@ -155,6 +155,8 @@ def test_the_next_step_is_about_the_same_problem(here: Callable[..., Any]) -> No
     assert shown.endswith("Next: almostsure solve quicksand --budget 2 --risk 0.25 --horizon 20\n")
     shown = here("abstract", "MountainCar-v0", "--cells", "20,20", "--pattern", "2", "--cap", "3").out
     assert "almostsure abstract MountainCar-v0 --cells 20,20 --cap 3 --pattern 3\n" in shown
+    shown = here("abstract", "MountainCar-v0", "--cells", "20,20", "--cap", "3").out
+    assert "Next:" not in shown  # 3^13 sequences would be too many
 
 
 def test_what_has_no_value_is_null(here: Callable[..., Any]) -> None:

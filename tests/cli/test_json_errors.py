@@ -142,3 +142,5 @@ def test_continuous_systems(here: Here) -> None:
         done = here("abstract", *arguments, "--json")
         assert failed(done, done.code)["command"] == "abstract"
         assert done.code in (2, 3)
+    wrong = failed(here("abstract", "Pendulum-v1", "--cells", "40", "--json"), 2)
+    assert "--cells must have one number per coordinate (angle, angular velocity); got '40'" in wrong["message"]

@@ -206,7 +206,7 @@ def abstract(
     unsafe: Predicate | None = None,
     forbidden: Predicate | None = None,
     goal: Predicate | None = None,
-    pattern: int | Sequence[Sequence[int]] = 1,
+    pattern: int | Sequence[Sequence[int]] | None = None,
     disturbance: tuple[Sequence[float], Sequence[float]] | None = None,
     observation_error: str | Sequence[float] | None = None,
     initial: tuple[Sequence[float], Sequence[float]] | None = None,
@@ -230,7 +230,8 @@ def abstract(
     goal
         True where the run has arrived.  Each step until then is damage 1, and whatever is unsafe is forbidden.
     pattern
-        The length of the action sequences that are choices, or the sequences themselves.
+        The length of the action sequences that are choices, or the sequences themselves.  By default 1, or a known
+        system's own.
     disturbance
         ``(low, high)``: anything between is added to the next state, each step anew.
     observation_error
@@ -269,7 +270,7 @@ def _known(step: str, grid: Grid | None, pattern: Any, **others: Any) -> Abstrac
             f"only grid and pattern can be given for a known system; got {', '.join(given)} for {step}. "
             f"Change other parts with dataclasses.replace(abstract({step!r}), …)."
         )
-    return known(step, grid=grid, pattern=None if pattern == 1 else pattern)
+    return known(step, grid=grid, pattern=pattern)
 
 
 def _made(
@@ -290,7 +291,7 @@ def _made(
     made = Abstraction(
         **parts | {"actions": listed},
         action_names=called,
-        patterns=Patterns(pattern, len(listed)),
+        patterns=Patterns(1 if pattern is None else pattern, len(listed)),
         disturbance=_pairs("disturbance", disturbance, grid),
         observation=Observation(grid, error),
         initial=_box(initial, grid),

@@ -26,6 +26,7 @@ from almostsure.abstract.enclosure.images import cells_of, ranges_from
 from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.grid import OUTSIDE, Grid, is_point
 from almostsure.abstract.patterns import MOST, Patterns
+from almostsure.arguments import count
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError
 
@@ -199,7 +200,7 @@ def _bad_part(minimal: UpperBudget, low: list[int], count: list[int]) -> tuple[f
 
 
 def _tries(abstraction: Abstraction, cell: int) -> tuple[Try, ...]:
-    longer = _longer(abstraction)
+    longer = longer_patterns(abstraction)
     plans = [("cells of half the width", 2, abstraction.patterns)]
     if longer is not None:
         plans += [
@@ -209,7 +210,8 @@ def _tries(abstraction: Abstraction, cell: int) -> tuple[Try, ...]:
     return tuple(_try(abstraction, cell, change, finer, patterns) for change, finer, patterns in plans)
 
 
-def _longer(abstraction: Abstraction) -> Patterns | None:
+def longer_patterns(abstraction: Abstraction) -> Patterns | None:
+    """All patterns that are longer by one, where these are all of a length and not too many."""
     patterns, length = abstraction.patterns, abstraction.patterns.longest + 1
     everything = patterns.count == patterns.num_actions**patterns.longest
     return Patterns(length, patterns.num_actions) if everything and patterns.num_actions**length <= MOST // 8 else None
@@ -240,6 +242,7 @@ def _try(abstraction: Abstraction, cell: int, change: str, finer: int, patterns:
 
 def tightness(minimal: UpperBudget, *, sample: int, seed: int) -> Tightness:
     """Lower bounds at the middles of sampled cells, beside the upper ones."""
+    sample = count("sample", sample, least=0)
     rng, values = np.random.default_rng(seed), minimal.of_state
     finite, unproved = np.flatnonzero(values != INFINITE), np.flatnonzero(values == INFINITE)
     chosen = [rng.choice(cells, min(sample, cells.size), replace=False) for cells in (finite, unproved)]

@@ -215,7 +215,8 @@ class Grid:
     def unwound(self, axis: int, value: Floats) -> Floats:
         """Values of a periodic coordinate, moved by whole periods into the box."""
         low, high = self.low[axis], self.high[axis]
-        moved = low + np.mod(value - low, high - low)
+        with np.errstate(invalid="ignore"):  # ∞ is nowhere in the box
+            moved = low + np.mod(value - low, high - low)
         return np.where((value >= low) & (value <= high), value, np.clip(moved, low, high))
 
     def __repr__(self) -> str:

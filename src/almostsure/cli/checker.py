@@ -36,7 +36,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 
 def _check(request: dict[str, Any]) -> dict[str, Any]:
     from almostsure.errors import CertificateError, CorruptFile, FileError
-    from almostsure.files import tensors_kind
+    from almostsure.files import OTHERS, tensors_kind
     from almostsure.model.source import as_model
 
     path = request["result"]
@@ -51,6 +51,8 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
             f"{path!r} is damaged, or not a file of almostsure. Make one with: almostsure budget … -o FILE"
         )
     if kind not in CHECKS:
+        if kind in OTHERS:
+            raise FileError(f"{path!r} holds {OTHERS[kind]} and verifies, given the system that it was made for.")
         raise FileError(f"{path!r} holds a {kind}, which has no certificate; a budget and a shield have one.")
     mdp = as_model(request["model"], **request["options"])
     if request.get("monitors"):

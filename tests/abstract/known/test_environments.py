@@ -6,6 +6,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.abstract import Grid
+from almostsure.errors import ArgumentError
 
 POINTS = 2_000
 SMALL = {
@@ -40,6 +41,13 @@ def test_the_true_next_state_lies_in_the_enclosure(name):
     else:
         seen[:, 0] += 2 * np.pi * np.round((after - seen)[:, 0] / (2 * np.pi))  # which turn is not observed
         assert (np.abs(seen - after) <= model.observation.margin).all()
+
+
+def test_patterns_of_a_known_system_are_those_that_were_asked_for():
+    assert asure.abstract("Pendulum-v1").patterns.longest == 2
+    assert asure.abstract("Pendulum-v1", pattern=1).patterns.longest == 1
+    with pytest.raises(ArgumentError, match="pattern must be a length of at least 1"):
+        asure.abstract("Pendulum-v1", pattern=0)
 
 
 def test_cart_pole_is_held_in_the_middle():

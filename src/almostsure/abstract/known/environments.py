@@ -27,9 +27,8 @@ def known(name: str, *, grid: Grid | None = None, pattern: Pattern = None) -> Ab
             "system", name, KNOWN, f"Known are {', '.join(KNOWN)}; for others use abstract(step, grid, actions, …)."
         )
     system = KNOWN[name]
-    return abstract(
-        **system | {"name": name, "grid": grid or system["grid"], "pattern": pattern or system.get("pattern", 1)}
-    )
+    chosen = system.get("pattern") if pattern is None else pattern
+    return abstract(**system | {"name": name, "grid": grid or system["grid"], "pattern": chosen})
 
 
 # ---------------------------------------------------------------------- CartPole

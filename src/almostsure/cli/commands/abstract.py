@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,7 +50,8 @@ def abstract(
     check_output(picture, ".html")
     model = known(system)
     if cells is not None or pattern is not None:
-        model = known(system, grid=model.grid.with_cells(_numbers(cells)) if cells else None, pattern=pattern)
+        grid = None if cells is None else model.grid.with_cells(_numbers(cells, model.grid.names))
+        model = known(system, grid=grid, pattern=pattern)
     found = model.minimal_budget(cap=cap)
     if output is not None:
         found.save(output)
@@ -87,6 +89,8 @@ def _emit(system: str, found: UpperBudget, output: Path | None) -> None:
 
 
 def _tell(system: str, found: UpperBudget, cells: str | None, files: list[Path]) -> None:
+    from almostsure.abstract.diagnosis import longer_patterns
+
     model, start, finite = found.abstraction, found.smallest_budget(), _finite(found)
     heading(
         f"{system}: {counted(model.num_cells, 'cell')}, {counted(model.patterns.count, 'pattern')} "
@@ -105,12 +109,16 @@ def _tell(system: str, found: UpperBudget, cells: str | None, files: list[Path])
         say(f"… and {len(rows) - LEVELS} more")
     for file in files:
         say(f"\nSaved as {file}.")
-    options = typed(cells=cells, cap=found.cap, pattern=model.patterns.longest + 1)
-    next_step(f"almostsure abstract {system}{options}", note="longer patterns prove more")
+    if (longer := longer_patterns(model)) is not None:
+        options = typed(cells=cells, cap=found.cap, pattern=longer.longest)
+        next_step(f"almostsure abstract {system}{options}", note="longer patterns prove more")
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _numbers(text: str, names: Sequence[str]) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.split(","))
+        numbers = tuple(int(part) for part in text.split(","))
     except ValueError:
         raise typer.BadParameter(f"--cells must be whole numbers with commas between; got {text!r}") from None
+    if len(numbers) != len(names):
+        raise typer.BadParameter(f"--cells must have one number per coordinate ({', '.join(names)}); got {text!r}")
+    return numbers

@@ -37,7 +37,7 @@ def act(point: Any, rest: int = 0) -> tuple[int, int]:
     for value, count, around in zip(values, table.cells.tolist(), table.periodic.tolist(), strict=True):
         edges = table.edges[at : at + count + 1]
         low, high = float(edges[0]), float(edges[-1])
-        if around and not low <= value <= high:
+        if around and np.isfinite(value) and not low <= value <= high:
             value = min(low + float(np.mod(value - low, high - low)), high)
         if not low <= value <= high:  # NaN, too
             raise NothingProved(f"{values} lies outside the box")
