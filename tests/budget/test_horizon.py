@@ -11,7 +11,7 @@ import almostsure as asure
 from almostsure import INFINITE, from_transitions, minimal_budget
 from almostsure.budget import horizon_solve as module
 from almostsure.budget.certificate import check_never_too_small_within
-from almostsure.errors import ArgumentError, CertificateError
+from almostsure.errors import ArgumentError, CertificateError, NotEnoughMemory
 from almostsure.testing import mdps
 
 
@@ -249,3 +249,23 @@ def test_large_problems_are_solved_by_compiled_code(monkeypatch):
                 minimal_budget(pit, horizon=steps)
         else:
             assert minimal_budget(pit, horizon=steps).of(0) == steps
+
+
+def test_compiled_sweeps_are_those_of_the_plain_twin_and_stop_where_memory_ends(monkeypatch):
+    monkeypatch.setattr(module, "AT_ONCE", 7)
+    ends = from_transitions([0, 0, 1], [0, 0, 0], [1, 0, 2], [0.5, 0.5, 1], [0, 0, 0], [1, 0, 3], terminal=[2])
+    for mdp in (asure.example("quicksand"), ends):
+        for steps in (1, 2, 3, 7, 8, 14, 50):
+            ways = [
+                way(mdp.support, module.first_values(mdp), steps, 1000)
+                for way in (module.iterate_plain, module.iterate_compiled)
+            ]
+            plain, compiled = ({*zip(*(column.tolist() for column in way[:3]), strict=True)} for way in ways)
+            assert plain == compiled
+            assert ways[0][3] == ways[1][3]
+    monkeypatch.setattr("almostsure.memory.available", lambda: 100_000)
+    with pytest.raises(
+        NotEnoughMemory, match=r"the next of 1,000,000,000,000 steps needs about.*Take a shorter horizon"
+    ):
+        minimal_budget("quicksand", horizon=10**12)
+    assert minimal_budget(ends, horizon=10**12).of(0) == 4

@@ -359,7 +359,8 @@ def check_never_too_small_within(minimal: HorizonBudget) -> None:
     check_rises(mdp, rises)
     owner = owners(rises.ptr)
     order = np.argsort(rises.step, kind="stable")
-    begin = np.searchsorted(rises.step[order], np.arange(minimal.horizon + 2))
+    settled = min(minimal.horizon, int(rises.step.max(initial=0)) + 1)  # from then on there is nothing to look at
+    begin = np.searchsorted(rises.step[order], np.arange(settled + 2))
     by_successor = np.argsort(mdp.successor, kind="stable")
     edge = np.searchsorted(mdp.successor[by_successor], np.arange(mdp.num_states + 1))
     before = mdp.choice_states()[mdp.outcome_choices()[by_successor]]  # the states that lead to each, side by side
@@ -368,7 +369,7 @@ def check_never_too_small_within(minimal: HorizonBudget) -> None:
     if (now < forbidden).any():
         raise CertificateError(f"{mdp.describe_state(int(np.argmax(now < forbidden)))} is forbidden, and must need ∞")
     look = np.arange(mdp.num_states)
-    for step in range(1, minimal.horizon + 1):
+    for step in range(1, settled + 1):
         last = now.copy() if look.size else now
         risen = order[begin[step] : begin[step + 1]]
         now[owner[risen]] = rises.value[risen]

@@ -14,10 +14,13 @@ from almostsure.arguments import count
 from almostsure.budget.horizon import HorizonBudget, Rises, Values, first_values, horizon_budget, worst_of_choices
 from almostsure.budget.minimal import INFINITE, cap_limit
 from almostsure.kernels import njit
+from almostsure.memory import require
 from almostsure.model.arrays import grouped
 from almostsure.model.mdp import MDP, Ints, Support
+from almostsure.progress import Bar
 
 _NONE: tuple[Ints, Ints, Ints] = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+AT_ONCE = 1 << 16  # sweeps of the compiled loop
 SMALL_WORK = 2_000_000  # outcomes times steps below which NumPy is quicker than loading a compiled loop
 
 
@@ -62,8 +65,20 @@ def iterate_compiled(support: Any, start: Any, steps: int, cap: int) -> tuple[An
     graph = csr_array((nothing, support.successor, support.outcome_ptr[support.choice_ptr]), shape=(size, size))
     before = graph.tocsc()  # the states that may lead to each state, with repetitions
     model = (support.choice_ptr, support.outcome_ptr, support.successor, support.damage)
-    found, done = iterate(model, (before.indptr, before.indices), start.copy(), steps, cap)
-    return found[:, 0], found[:, 1], found[:, 2], done
+    values, found, done = start.copy(), [np.zeros((0, 3), np.int64)], 0
+    with Bar("budgets for every number of steps", steps) as bar:
+        for first in range(0, steps, AT_ONCE):  # so that Ctrl-C is heard, and memory looked after
+            some, more = iterate(model, (before.indptr, before.indices), values, min(AT_ONCE, steps - first), cap)
+            some[:, 1] += done
+            found.append(some)
+            done += more
+            if more < AT_ONCE:
+                break
+            kept = sum(part.nbytes for part in found)
+            require(3 * kept, f"the next of {steps:,} steps", "Take a shorter horizon, or a cap.")
+            bar.update(done)
+    state, step, value = np.concatenate(found).T
+    return state, step, value, done
 
 
 @njit(cache=True)
