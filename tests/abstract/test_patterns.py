@@ -41,6 +41,7 @@ def test_packing_is_reversible(length, actions):
 def test_listed_sequences_are_kept_once():
     assert Patterns([(0,), (1,), (0,)], 2).sequences == ((0,), (1,))
     assert Patterns(2, 2).sequences == tuple(itertools.product(range(2), repeat=2))
+    assert Patterns(np.array([[0, 1], [1, 1]]), 2).sequences == ((0, 1), (1, 1))
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,7 @@ def test_listed_sequences_are_kept_once():
         ([], "at least one action"),
         ([()], "at least one action"),
         ([(0, 7)], "action ids 0 … 1; got 7"),
+        ([0, 1], r"pattern must be a length, or a list of sequences such as \[\(0, 1\), \(1,\)\]; got \[0, 1\]"),
         (30, r"2\^30 = 1,073,741,824 sequences; at most 4,096"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 import almostsure as asure
 from almostsure.abstract.pictures import example_run
 from almostsure.errors import ArgumentError, UnknownName
+from almostsure.report import write_report
 
 from .systems import arrival, contraction, double_integrator
 
@@ -46,7 +47,16 @@ def test_a_page_has_a_slider_and_allows_nothing_from_outside(cart: asure.UpperBu
     assert "https:" not in text
     assert "<figure>" in cart._repr_html_()
     assert "<figure>" in asure.minimal_budget(arrival())._repr_html_()
-    assert "<figure>" not in asure.minimal_budget(contraction())._repr_html_()
+    assert "<figure>" in asure.minimal_budget(contraction())._repr_html_()
+
+
+def test_a_system_with_one_coordinate_is_drawn_as_bars(tmp_path: Path) -> None:
+    upper = asure.minimal_budget(contraction(initial=((0.0,), (0.1,))))
+    (axes,) = upper.plot().axes
+    proved = upper.of_state != asure.INFINITE
+    assert [round(bar.get_height() - 0.1) for bar in axes.patches] == upper.of_state[proved].tolist()
+    assert axes.get_xlabel() == "x"
+    assert "<figure>" in write_report(upper, tmp_path / "line.html").read_text()
 
 
 def test_a_page_shows_a_run_of_allowed_actions(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ Examples
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.enclosure.evaluate import call, check_function, in_goal
+from almostsure.abstract.enclosure.evaluate import call, check_function, in_goal, truth
 from almostsure.abstract.enclosure.images import Images, image_block, open_cells
 from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.grid import Grid
@@ -103,7 +103,7 @@ class Abstraction:
         """Which states, [n, coordinates], lie in the goal."""
         if self.goal is None:
             return np.zeros(len(np.asarray(states)), np.bool_)
-        answer = np.asarray(call("goal", self.goal, tuple(self.grid.wrapped(states).T)), np.bool_)
+        answer = truth("goal", call("goal", self.goal, tuple(self.grid.wrapped(states).T))).surely
         return np.broadcast_to(answer, len(np.asarray(states)))
 
     def initial_cells(self) -> npt.NDArray[np.int64]:
@@ -134,7 +134,7 @@ class Abstraction:
         if self.goal is not None:
             hurt = np.where(hurt > 0, np.inf, 1.0)
         if self.forbidden is not None:
-            hurt = np.where(np.asarray(call("forbidden", self.forbidden, point)), np.inf, hurt)
+            hurt = np.where(truth("forbidden", call("forbidden", self.forbidden, point)).surely, np.inf, hurt)
         return np.minimum(hurt, 2.0**31 - 2).astype(np.int64)
 
     def check_step(
@@ -282,7 +282,10 @@ def _made(
         raise ArgumentError(f"grid must be a Grid; got {type(grid).__name__}")
     if (parts["step"] is None) == (parts["post"] is None):
         raise ArgumentError("abstract needs either step or post, and not both")
-    listed = () if parts["actions"] is None else tuple(parts["actions"])
+    given = parts["actions"]
+    if given is not None and not isinstance(given, Iterable):
+        raise ArgumentError(f"actions must be a list, what step is given for each of them; got {given!r}")
+    listed = () if given is None else tuple(given)
     if not listed:
         raise ArgumentError("actions must list at least one action; got none")
     called = tuple(map(str, listed if names is None else names))

@@ -96,7 +96,13 @@ class Patterns:
 
 
 def _sequences(pattern: int | Sequence[Sequence[int]], num_actions: int) -> tuple[tuple[int, ...], ...]:
+    if hasattr(pattern, "tolist"):  # an array
+        pattern = pattern.tolist()
     if isinstance(pattern, Sequence):
+        if not all(isinstance(sequence, Sequence) for sequence in pattern):
+            raise ArgumentError(
+                f"pattern must be a length, or a list of sequences such as [(0, 1), (1,)]; got {pattern}"
+            )
         listed = tuple(tuple(whole("pattern", action) for action in sequence) for sequence in pattern)
         if not listed or not all(listed):
             raise ArgumentError("pattern must list sequences of at least one action; got an empty one")

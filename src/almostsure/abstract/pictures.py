@@ -50,6 +50,8 @@ RUN = " The line is a run of allowed actions, in which all coordinates move."
 def plot(minimal: UpperBudget, x: Axis, y: Axis, *, at: At, trajectory: npt.ArrayLike | None) -> Figure:
     """See :meth:`UpperBudget.plot`."""
     grid = minimal.abstraction.grid
+    if grid.num_coordinates == 1:
+        return _line(minimal)
     across, up = _axis(minimal, x), _axis(minimal, y)
     if across == up:
         raise ArgumentError(f"x and y must be two coordinates; got {grid.names[across]} twice")
@@ -81,9 +83,26 @@ def plot(minimal: UpperBudget, x: Axis, y: Axis, *, at: At, trajectory: npt.Arra
     return figure
 
 
+def _line(minimal: UpperBudget) -> Figure:
+    """The same of a system with one coordinate: its budgets as bars, with nothing where nothing was proved."""
+    grid = minimal.abstraction.grid
+    figure = new_figure(6.0, 2.6)
+    from matplotlib.ticker import MaxNLocator
+
+    axes = figure.add_subplot()
+    proved = minimal.of_state != INFINITE
+    low, high = grid.edges[0][:-1][proved], grid.edges[0][1:][proved]
+    axes.bar(low, minimal.of_state[proved] + 0.1, high - low, align="edge", color=SAFE)  # 0 must be seen, too
+    axes.set(xlim=(grid.low[0], grid.high[0]), xlabel=grid.names[0], ylabel="needs at most", title="upper budgets")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
+
+
 def page(minimal: UpperBudget, x: Axis, y: Axis, *, slider: Axis | None = None, at: At = None, path: Any = None) -> str:
     """A figure with a slider for a third coordinate, as HTML without anything from outside."""
     grid = minimal.abstraction.grid
+    if grid.num_coordinates == 1:
+        return f"<figure>{_frame(minimal, 0, 0, {}, None)}</figure>"
     across, up = _axis(minimal, x), _axis(minimal, y)
     others = [axis for axis in range(grid.num_coordinates) if axis not in (across, up)]
     run = example_run(minimal) if path is None else path

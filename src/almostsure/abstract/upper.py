@@ -137,7 +137,8 @@ class UpperBudget:
     ) -> Figure:
         """A picture of two coordinates: what cells need at most, and a trajectory.  Needs ``almostsure[plot]``.
 
-        Pale cells have an upper budget for other values of the fixed coordinates only.
+        Pale cells have an upper budget for other values of the fixed coordinates only.  Of a system with one coordinate
+        it shows what its cells need, as bars.
 
         Parameters
         ----------
@@ -171,15 +172,13 @@ class UpperBudget:
         write_page(path, self, page(self, x, y, slider=slider, at=at, path=trajectory))
 
     def _repr_html_(self) -> str:
-        """In a notebook: the facts, and the picture with its slider where there are two coordinates and Matplotlib."""
+        """In a notebook: the facts and, where there is Matplotlib, the picture with its slider."""
         import html
 
         from almostsure.abstract.pictures import SCRIPT, page
 
         facts = f"<pre>{html.escape(repr(self))}</pre>"
         count = self.abstraction.grid.num_coordinates
-        if count == 1:
-            return facts
         try:
             return f"{facts}{page(self, count - 2, count - 1)}<script>{SCRIPT}</script>"
         except MissingExtra:

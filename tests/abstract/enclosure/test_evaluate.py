@@ -5,7 +5,7 @@ import pytest
 
 import almostsure as asure
 from almostsure import Grid, abstract
-from almostsure.errors import ModelError
+from almostsure.errors import ArgumentError, ModelError
 
 WHEEL = Grid([-np.pi], [np.pi], [60], periodic=[0], names=["angle"])
 TURN = 2 * np.pi
@@ -80,3 +80,27 @@ def test_damages_may_be_summed():
     assert shield.after(shield.begin((0.0, 0.0), 4), 1, (0.9, 0.9))[1] == 1
     with pytest.raises(ModelError, match="damage must be 0 or more; unsafe gives -1"):
         asure.minimal_budget(abstract(lambda s, a: (a, a), grid, [0.1], unsafe=lambda s: np.where(s[0] > 0, -1, 0)))
+
+
+@pytest.mark.parametrize("answer", [None, 1.0, "no", []])
+def test_an_answer_that_is_not_true_or_false_is_refused(answer):
+    grid = Grid([-1.0], [1.0], [4])
+    for word in ("forbidden", "goal"):  # a return that was forgotten would forbid nothing
+        with pytest.raises(ModelError, match=rf"{word} must return true or false, such as s\[0\] > 1; got"):
+            asure.minimal_budget(abstract(lambda s, a: s, grid, [0], **{word: lambda s: answer}))
+    with pytest.raises(ModelError, match=r"forbidden must return true or false, .*; got Interval"):
+        asure.minimal_budget(abstract(lambda s, a: s, grid, [0], forbidden=lambda s: s[0]))
+    if answer is None:
+        with pytest.raises(ModelError, match=r"unsafe must return true or false, or the damage .*; got NoneType"):
+            asure.minimal_budget(abstract(lambda s, a: s, grid, [0], unsafe=lambda s: answer))
+
+
+def test_enclosures_and_arrays_that_do_not_fit_are_refused():
+    grid = Grid([-1.0], [1.0], [4])
+    with pytest.raises(ModelError, match="post must return low ≤ high; in x0 4 cells do not"):
+        abstract(post=lambda low, high, a: (high, low), grid=grid, actions=[0])
+    for words in (dict(step=lambda s, a: (np.zeros(3),)), dict(post=lambda low, high, a: ((np.zeros(3),), high))):
+        with pytest.raises(ModelError, match=r"must return numbers, or arrays that broadcast .*\[4\]; got .*\[3\]"):
+            abstract(grid=grid, actions=[0], **words)
+    with pytest.raises(ArgumentError, match="actions must be a list, what step is given for each of them; got 3"):
+        abstract(lambda s, a: s, grid, 3)

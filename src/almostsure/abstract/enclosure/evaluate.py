@@ -35,15 +35,35 @@ def evaluate(abstraction: Abstraction, state: tuple[Interval, ...], action: Any)
         bounds = call("post", abstraction.post, low, high, action)
         if not (isinstance(bounds, tuple) and len(bounds) == 2):
             raise ModelError(f"post must return a pair (low, high) of tuples; got {type(bounds).__name__}")
-        ends = [coordinates("post", bound, abstraction.grid.num_coordinates) for bound in bounds]
-        return [tuple(Interval(np.asarray(a), np.asarray(b)) for a, b in zip(*ends, strict=True))]
+        names = abstraction.grid.names
+        ends = [_shaped("post", state, coordinates("post", bound, len(names))) for bound in bounds]
+        for name, a, b in zip(names, *ends, strict=True):
+            if (wrong := a.low > b.low).any():
+                raise ModelError(f"post must return low ≤ high; in {name} {counted(int(wrong.sum()), 'cell')} do not")
+        return [tuple(Interval(a.low, b.low) for a, b in zip(*ends, strict=True))]
     assert abstraction.step is not None  # one of the two is given
     result = call("step", abstraction.step, state, action)
     several = result if isinstance(result, list) else [result]
     if not several:
         raise ModelError("step must return at least one next state; got an empty list")
     count = abstraction.grid.num_coordinates
-    return [tuple(Interval.of(x) for x in coordinates("step", one, count)) for one in several]
+    return [_shaped("step", state, coordinates("step", one, count)) for one in several]
+
+
+def _shaped(name: str, state: tuple[Interval, ...], values: tuple[Any, ...]) -> tuple[Interval, ...]:
+    """Coordinates as intervals, if their arrays fit those of the state that a function was given."""
+    wanted, after = np.broadcast_shapes(*(x.shape for x in state)), tuple(Interval.of(x) for x in values)
+    for x in after:
+        try:
+            fits = np.broadcast_shapes(wanted, x.shape) == wanted
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ModelError(
+                f"{name} must return numbers, or arrays that broadcast to those it is given, {list(wanted)}; "
+                f"got one of shape {list(x.shape)}"
+            )
+    return after
 
 
 def coordinates(name: str, value: Any, count: int) -> tuple[Any, ...]:
@@ -55,10 +75,12 @@ def coordinates(name: str, value: Any, count: int) -> tuple[Any, ...]:
     return value
 
 
-def _truth(answer: Any) -> Maybe | None:
-    """What ``unsafe`` says, where that is true or false; None where it counts damage."""
-    if isinstance(answer, Interval) or not (isinstance(answer, Maybe) or np.asarray(answer).dtype == np.bool_):
-        return None
+def truth(name: str, answer: Any) -> Maybe:
+    """What ``forbidden`` or ``goal`` says, which must be true or false: None would forbid nothing."""
+    if isinstance(answer, Maybe):
+        return answer
+    if isinstance(answer, Interval) or np.asarray(answer).dtype != np.bool_:
+        raise ModelError(f"{name} must return true or false, such as s[0] > 1; got {type(answer).__name__}")
     return Maybe.of(answer)
 
 
@@ -82,11 +104,16 @@ def _harms(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[Array
 
 def _harm(answer: Any) -> tuple[Array, Array]:
     """What ``unsafe`` says, as the least and the largest damage; damages are whole, and their sums are rounded."""
-    if (truth := _truth(answer)) is not None:
-        return truth.surely.astype(np.uint8), truth.possibly.astype(np.uint8)
+    if isinstance(answer, Maybe) or (not isinstance(answer, Interval) and np.asarray(answer).dtype == np.bool_):
+        said = Maybe.of(answer)
+        return said.surely.astype(np.uint8), said.possibly.astype(np.uint8)
+    if not isinstance(answer, Interval) and np.asarray(answer).dtype.kind not in "iuf":
+        raise ModelError(
+            f"unsafe must return true or false, or the damage as a whole number; got {type(answer).__name__}"
+        )
     bound = Interval.of(answer)
     if not (bound.low >= -WHOLE).all():
-        raise ModelError(f"damage must be 0 or more; unsafe gives {np.nanmin(bound.low):g}")
+        raise ModelError(f"damage must be 0 or more; unsafe gives {bound.low.min():g}")
     return np.floor(bound.low + WHOLE), np.ceil(bound.high - WHOLE)
 
 
@@ -94,14 +121,15 @@ def in_forbidden(abstraction: Abstraction, state: tuple[Interval, ...]) -> Bools
     """Where some state of the enclosure may be forbidden."""
     assert abstraction.forbidden is not None
     parts = _in_box(abstraction, state)
-    answers = (Maybe.of(call("forbidden", abstraction.forbidden, part)).possibly for part in parts)
+    answers = (truth("forbidden", call("forbidden", abstraction.forbidden, part)).possibly for part in parts)
     return functools.reduce(np.logical_or, answers)
 
 
 def in_goal(abstraction: Abstraction, state: tuple[Interval, ...]) -> Bools:
     """Where every state of the enclosure lies in the goal."""
     assert abstraction.goal is not None
-    answers = (Maybe.of(call("goal", abstraction.goal, part)).surely for part in _in_box(abstraction, state))
+    parts = _in_box(abstraction, state)
+    answers = (truth("goal", call("goal", abstraction.goal, part)).surely for part in parts)
     return functools.reduce(np.logical_and, answers)
 
 
