@@ -139,3 +139,16 @@ def test_random_systems_keep_their_promises(seed):
 def test_where_nothing_is_proved_it_is_said():
     stuck = asure.abstract(lambda s, a: (s[0] + a,), asure.Grid([0.0], [1.0], [4]), [2.0], unsafe=lambda s: s[0] > 5)
     assert "for no cell was a finite budget proved" in repr(asure.minimal_budget(stuck))
+
+
+def test_a_car_that_has_stopped_stays_in_its_cell():
+    def step(state, push):
+        speed, gap = state
+        speed = np.clip(speed + 0.5 * push, 0.0, 10.0)
+        return speed, np.minimum(gap + 0.5 * (np.minimum(speed, 3.0) - speed), 50.0)
+
+    grid = Grid((0.0, 0.0), (10.01, 51.0), (20, 51))
+    model = asure.abstract(step, grid, [-4.0, 0.0, 2.0], forbidden=lambda s: s[1] < 2, disturbance=((0, 0.0), (0, 0.5)))
+    upper = asure.minimal_budget(model)
+    assert upper.of((0.0, 2.0)) == upper.of((5.0, 20.0)) == 0  # rounding does not let the gap shrink, cell by cell
+    assert upper.of((10.0, 3.0)) == asure.INFINITE

@@ -3,6 +3,9 @@
 Rounding x down gives ``x − (|x| · 2⁻⁵² + 2⁻¹⁰²²)``, and up the same with a plus.  A unit in the last place of x
 is at most ``|x| · 2⁻⁵²`` (or 2⁻¹⁰⁷⁴ for the smallest numbers), so what is rounded down lies at or below the float
 before x: the exact value cannot be less.
+
+What is exact stays as it is, so that a system that has come to rest stays in its cell: sums and differences whose
+error is 0 (Knuth's two-sum computes it exactly, unless something overflows and it is NaN), and products by 0.
 """
 
 from __future__ import annotations
@@ -17,46 +20,53 @@ LEAST = 2.0**-1022
 TWO = ["float64(float64, float64)"]
 
 
+@nb.njit(inline="always")
+def error_of_sum(a: float, b: float, x: float) -> float:
+    """What ``a + b`` differs from ``x``, its rounded value, by: exactly."""
+    part = x - a
+    return (a - (x - part)) + (b - part)
+
+
 @nb.vectorize(TWO, cache=True)
 def add_down(a: float, b: float) -> float:
     """The sum, rounded down."""
     x = a + b
-    return x - (abs(x) * UNIT + LEAST)
+    return x if error_of_sum(a, b, x) == 0 else x - (abs(x) * UNIT + LEAST)
 
 
 @nb.vectorize(TWO, cache=True)
 def add_up(a: float, b: float) -> float:
     """The sum, rounded up."""
     x = a + b
-    return x + (abs(x) * UNIT + LEAST)
+    return x if error_of_sum(a, b, x) == 0 else x + (abs(x) * UNIT + LEAST)
 
 
 @nb.vectorize(TWO, cache=True)
 def subtract_down(a: float, b: float) -> float:
     """The difference, rounded down."""
     x = a - b
-    return x - (abs(x) * UNIT + LEAST)
+    return x if error_of_sum(a, -b, x) == 0 else x - (abs(x) * UNIT + LEAST)
 
 
 @nb.vectorize(TWO, cache=True)
 def subtract_up(a: float, b: float) -> float:
     """The difference, rounded up."""
     x = a - b
-    return x + (abs(x) * UNIT + LEAST)
+    return x if error_of_sum(a, -b, x) == 0 else x + (abs(x) * UNIT + LEAST)
 
 
 @nb.vectorize(TWO, cache=True)
 def multiply_down(a: float, b: float) -> float:
     """The product, rounded down."""
     x = a * b
-    return x - (abs(x) * UNIT + LEAST)
+    return x if x == 0 and (a == 0 or b == 0) else x - (abs(x) * UNIT + LEAST)
 
 
 @nb.vectorize(TWO, cache=True)
 def multiply_up(a: float, b: float) -> float:
     """The product, rounded up."""
     x = a * b
-    return x + (abs(x) * UNIT + LEAST)
+    return x if x == 0 and (a == 0 or b == 0) else x + (abs(x) * UNIT + LEAST)
 
 
 @nb.vectorize(TWO, cache=True)

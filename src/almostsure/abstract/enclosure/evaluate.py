@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.enclosure.interval import FAR, Interval, Maybe, down, up
+from almostsure.abstract.compiled import rounding
+from almostsure.abstract.enclosure.interval import FAR, Interval, Maybe
 from almostsure.abstract.enclosure.refusal import OURS, line_of
 from almostsure.abstract.enclosure.sharing import remembered
 from almostsure.abstract.observation import TURN
@@ -184,7 +185,7 @@ def next_states(abstraction: Abstraction, state: tuple[Interval, ...], action: i
 
 
 def _pushed(x: Interval, least: float, most: float) -> Interval:
-    return x if least == most == 0 else Interval(down(x.low + least), up(x.high + most))
+    return x if least == most == 0 else Interval(rounding.add_down(x.low, least), rounding.add_up(x.high, most))
 
 
 def check_function(abstraction: Abstraction) -> None:

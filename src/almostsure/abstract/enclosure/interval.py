@@ -5,7 +5,8 @@ interval, the result lies in the interval that the same arithmetic gives here, f
 
 - ``+ − × ÷ sqrt`` are correctly rounded by IEEE 754, so moving each bound outwards by one unit in the last place
   encloses both the real result and the rounded one (rounding is monotone).  Bounds are moved by
-  ``|x| · 2⁻⁵² + 2⁻¹⁰²²``, which is at least one unit and many times as fast as ``nextafter``;
+  ``|x| · 2⁻⁵² + 2⁻¹⁰²²``, which is at least one unit and many times as fast as ``nextafter``, and not at all where a
+  sum is exact;
 - functions of the mathematical library are not correctly rounded.  NumPy states about 1 unit for them in double
   precision; ``LIBRARY`` = 4 units are allowed for, and for sin and cos 2⁻⁵⁰ absolutely.
 
