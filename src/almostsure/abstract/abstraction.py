@@ -230,8 +230,7 @@ def abstract(
     goal
         True where the run has arrived.  Each step until then is damage 1, and whatever is unsafe is forbidden.
     pattern
-        The length of the action sequences that are choices, or the sequences themselves.  By default 1, or a known
-        system's own.
+        The length of the action sequences that are choices, by default 1 or a known system's own; or the sequences.
     disturbance
         ``(low, high)``: anything between is added to the next state, each step anew.
     observation_error
