@@ -86,7 +86,7 @@ def test_nothing_is_played_where_nothing_was_proved():
     policy, stuck = minimal.policy(), np.flatnonzero(minimal.of_state == asure.INFINITE)
     with pytest.raises(NoSafeAction, match=r"nothing was proved at cell \d+ \(x in .*\(and 1 more run\)"):
         policy.act(policy.abstraction.grid.centres(stuck[:2]))
-    with pytest.raises(NoSafeAction, match="nothing was proved at outside the box"):
+    with pytest.raises(NoSafeAction, match="nothing was proved at a state outside the box"):
         policy.act([[9.0, 0.0]])
     wrong = policy.choice.copy()
     wrong[stuck[0]] = 0
@@ -120,6 +120,15 @@ def ours(policy):
         return int(actions[0]), int(rests[0])
 
     return runs(policy, act, -1)
+
+
+def test_points_and_rests_that_are_none_are_refused(car):
+    for points in ((0.0, 0.0), "ab", [["a", "b"]]):
+        with pytest.raises(ArgumentError, match=r"points must be numbers \[n, coordinates\], such as \[point\]; got"):
+            car.act(points)
+    for rests in ([99], [-2], [-1, -1], -1):
+        with pytest.raises(ArgumentError, match="rests must be what act returned for these 1 point one step before"):
+            car.act([[0.0, 0.0]], rests)
 
 
 @pytest.mark.parametrize("model", [arrival((4, 24), 3), double_integrator(pattern=3)], ids=str)

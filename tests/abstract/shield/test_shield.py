@@ -334,3 +334,11 @@ def test_what_needs_an_mdp_says_why_a_continuous_system_is_none_and_what_reads_i
         asure.Shield.load(path, asure.example("paper"))
     with pytest.raises(FileError, match="it is a folder, not a file"):
         UpperBudget.load(tmp_path, model)
+
+
+def test_what_the_shield_of_a_continuous_system_does_not_have_is_said(walk):
+    with pytest.raises(AttributeError, match=r"has no 'export_c'\. Its policy is exported: shield.minimal.policy\(\)"):
+        walk.export_c("shield.h")
+    with pytest.raises(AttributeError, match=r"the shield of a continuous system has no 'trim'\.$"):
+        walk.trim(0)
+    assert not hasattr(walk, "trim")

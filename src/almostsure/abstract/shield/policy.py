@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.upper import fingerprint_of
-from almostsure.arguments import and_more
+from almostsure.arguments import and_more, whole_array
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, CertificateError, NoSafeAction
 from almostsure.files import file_name, load_tensors, must_hold, save_tensors
+from almostsure.wording import brief, counted
 
 if TYPE_CHECKING:
     from almostsure.abstract.abstraction import Abstraction
@@ -87,15 +88,22 @@ class CellPolicy:
         NoSafeAction
             Where a run with no pattern begun is in a cell without an upper budget, or outside the box.
         """
-        at, patterns = np.asarray(points, np.float64), self.abstraction.patterns
-        before = np.full(len(at), -1, np.int64) if rests is None else np.asarray(rests, np.int64)
+        at, patterns = np.asarray(points), self.abstraction.patterns
+        if at.ndim != 2 or at.dtype.kind not in "iuf":
+            raise ArgumentError(f"points must be numbers [n, coordinates], such as [point]; got {brief(points)}")
+        before = np.full(len(at), -1, np.int64) if rests is None else whole_array("rests", rests).astype(np.int64)
+        if before.shape != at.shape[:1] or not ((before >= -1) & (before < len(patterns.rests))).all():
+            raise ArgumentError(
+                f"rests must be what act returned for these {counted(len(at), 'point')} one step before"
+            )
         begins = before < 0
         cells = self.abstraction.cells_of(at[begins])
         pattern = np.where(cells < 0, -1, self.choice[cells])
         if (pattern < 0).any():
             first = int(np.argmax(pattern < 0))
-            where = self.abstraction.grid.describe(int(cells[first])) + and_more(int((pattern < 0).sum()) - 1, "run")
-            raise NoSafeAction(f"nothing was proved at {where}", state=int(cells[first]), remaining=INFINITE)
+            where = "a state outside the box" if cells[first] < 0 else self.abstraction.grid.describe(int(cells[first]))
+            more = and_more(int((pattern < 0).sum()) - 1, "run")
+            raise NoSafeAction(f"nothing was proved at {where}{more}", state=int(cells[first]), remaining=INFINITE)
         actions, left = np.empty_like(before), np.empty_like(before)
         actions[begins], left[begins] = patterns.first[pattern], patterns.rest[pattern]
         actions[~begins], left[~begins] = patterns.rest_first[before[~begins]], patterns.rest_rest[before[~begins]]

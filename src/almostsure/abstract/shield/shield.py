@@ -223,6 +223,12 @@ class CellShield:
         """Write the upper budgets that it is made of; ``UpperBudget.load(path, abstraction).shield()`` reads it."""
         self.minimal.save(path)
 
+    if not TYPE_CHECKING:  # which knows what there is
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = f" Its policy is exported: shield.minimal.policy().{name}(path)." if name[:7] == "export_" else ""
+            raise AttributeError(f"the shield of a continuous system has no {name!r}.{hint}")
+
     def __repr__(self) -> str:
         return f"<CellShield of {self.abstraction!r}>"
 
