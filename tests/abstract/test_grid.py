@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from almostsure.abstract import Grid
+from almostsure.abstract import Grid, abstract
 from almostsure.errors import ArgumentError, ModelError, NotEnoughMemory, UnknownName
 
 
@@ -47,6 +47,22 @@ def test_periodic_coordinates_wrap(x):
     low, high = grid.box(cell)
     turns = np.round((x - (low[0] + high[0]) / 2) / 2)
     assert low[0] - 1e-9 <= x - 2 * turns <= high[0] + 1e-9
+
+
+@given(st.integers(1, 8), st.floats(-9, 9), st.sampled_from([0.0, 0.3, 1.0, 1.9, 2.0 - 1e-13, 2.0, 3.0]), st.booleans())
+def test_what_an_arc_touches_holds_the_cells_of_its_points(cells, low, width, whole):
+    low = float(round(low)) if whole else low
+    grid = Grid([-1.0], [1.0], [cells], periodic=[0])
+    points = np.clip(np.linspace(low, low + width, 100), low, low + width)
+    assert {*grid.cells_of(points[:, None]).tolist()} <= {*grid.touching([low], [low + width]).tolist()}
+
+
+def test_the_start_may_be_nearly_a_whole_turn_or_the_last_float_of_the_box():
+    wheel = Grid([-np.pi], [np.pi], [20], periodic=[0])
+    nearly = abstract(lambda s, a: (s[0] + a,), wheel, [0.0], initial=((0.1,), (6.3,)))
+    assert nearly.initial_cells().tolist() == list(range(20))  # both ends lie in one cell
+    line = Grid([-1.0], [1.0], [20])
+    assert abstract(lambda s, a: s, line, [0.0], initial=((1.0,), (1.0,))).initial_cells().tolist() == [19]
 
 
 def test_infinite_angles_lie_nowhere():

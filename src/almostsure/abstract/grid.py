@@ -25,6 +25,7 @@ from almostsure.wording import brief, counted
 Floats = npt.NDArray[np.float64]
 OUTSIDE = -1  # the "cell" of a point outside the box
 MOST_PER_AXIS = 2**15 - 1  # indices of cells along one coordinate fit 16 bits
+TURN = 1e-9  # of a period: what moving a periodic coordinate by whole periods may cost
 PER_CELL = 16  # bytes that solving takes per cell at the very least
 
 
@@ -185,17 +186,23 @@ class Grid:
         """The cells that a box touches, ascending.  The part of it outside the grid's box is ignored."""
         axes = []
         for axis, edges in enumerate(self.edges):
-            if axis in self.periodic and high[axis] - low[axis] >= edges[-1] - edges[0]:
-                axes.append(np.arange(self.cells[axis]))
+            inside = edges[0] <= low[axis] and high[axis] <= edges[-1]
+            if axis in self.periodic and not inside:
+                axes.append(self._around(axis, low[axis], high[axis]))
                 continue
-            ends = np.array([low[axis], high[axis]])
-            first, last = np.searchsorted(edges, ends, side="right") - 1
-            if axis in self.periodic:
-                first, last = np.searchsorted(edges, self.unwound(axis, ends), side="right") - 1
-                axes.append(np.arange(first, last + 1 + (self.cells[axis] if last < first else 0)) % self.cells[axis])
-            else:
-                axes.append(np.arange(max(first, 0), min(last, self.cells[axis] - 1) + 1))
+            first, last = np.searchsorted(edges, (low[axis], high[axis]), side="right") - 1
+            first = min(first, self.cells[axis] - 1) if low[axis] <= edges[-1] else first  # the last cell is closed
+            axes.append(np.arange(max(first, 0), min(last, self.cells[axis] - 1) + 1))
         return np.sort(np.ravel_multi_index(np.ix_(*axes), self.cells).ravel()).astype(np.int64)
+
+    def _around(self, axis: int, low: float, high: float) -> npt.NDArray[np.intp]:
+        """The cells of a periodic coordinate that values from low to high touch, or nearly touch."""
+        edges, period = self.edges[axis], self.high[axis] - self.low[axis]
+        slack = TURN * period
+        begin = low - slack - period * np.floor((low - slack - edges[0]) / period)
+        end = begin + (high - low) + 2 * slack
+        turns = ((edges[1:] >= begin - shift) & (edges[:-1] <= end - shift) for shift in (-period, 0.0, period))
+        return np.flatnonzero(np.logical_or.reduce(list(turns)))
 
     def describe(self, cell: int) -> str:
         """A cell in words, for messages."""

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from almostsure.abstract.enclosure.interval import Interval, down, up
-from almostsure.abstract.grid import Grid
+from almostsure.abstract.grid import TURN, Grid
 from almostsure.errors import ArgumentError
 from almostsure.wording import counted
 
 HALF_UNIT = 2.0**-24  # a float32 differs from what it was rounded from by at most this, relatively
 LEAST = 2.0**-149
-TURN = 1e-9  # of a period: what moving a periodic coordinate by whole periods may cost
 
 
 class Observation:

@@ -100,7 +100,10 @@ def test_enclosures_and_arrays_that_do_not_fit_are_refused():
     with pytest.raises(ModelError, match="post must return low ≤ high; in x0 4 cells do not"):
         abstract(post=lambda low, high, a: (high, low), grid=grid, actions=[0])
     for words in (dict(step=lambda s, a: (np.zeros(3),)), dict(post=lambda low, high, a: ((np.zeros(3),), high))):
-        with pytest.raises(ModelError, match=r"must return numbers, or arrays that broadcast .*\[4\]; got .*\[3\]"):
+        with pytest.raises(ModelError, match=r"must return one value, or arrays that broadcast .*\[4\]; got .*\[3\]"):
             abstract(grid=grid, actions=[0], **words)
+    for word in ("unsafe", "forbidden", "goal"):
+        with pytest.raises(ModelError, match=rf"{word} must return one value, or arrays that broadcast"):
+            asure.minimal_budget(abstract(lambda s, a: s, grid, [0], **{word: lambda s: np.zeros(3, bool)}))
     with pytest.raises(ArgumentError, match="actions must be a list, what step is given for each of them; got 3"):
         abstract(lambda s, a: s, grid, 3)

@@ -14,7 +14,7 @@ from almostsure.abstract.compiled import rounding
 from almostsure.abstract.enclosure.interval import FAR, Interval, Maybe
 from almostsure.abstract.enclosure.refusal import OURS, line_of
 from almostsure.abstract.enclosure.sharing import remembered
-from almostsure.abstract.observation import TURN
+from almostsure.abstract.grid import TURN
 from almostsure.errors import AlmostSureError, ModelError
 from almostsure.wording import counted
 
@@ -53,18 +53,23 @@ def evaluate(abstraction: Abstraction, state: tuple[Interval, ...], action: Any)
 
 def _shaped(name: str, state: tuple[Interval, ...], values: tuple[Any, ...]) -> tuple[Interval, ...]:
     """Coordinates as intervals, if their arrays fit those of the state that a function was given."""
-    wanted, after = np.broadcast_shapes(*(x.shape for x in state)), tuple(Interval.of(x) for x in values)
+    after = tuple(Interval.of(x) for x in values)
     for x in after:
-        try:
-            fits = np.broadcast_shapes(wanted, x.shape) == wanted
-        except ValueError:
-            fits = False
-        if not fits:
-            raise ModelError(
-                f"{name} must return numbers, or arrays that broadcast to those it is given, {list(wanted)}; "
-                f"got one of shape {list(x.shape)}"
-            )
+        _must_fit(name, state, x.shape)
     return after
+
+
+def _must_fit(name: str, state: tuple[Interval, ...], shape: tuple[int, ...]) -> None:
+    wanted = np.broadcast_shapes(*(x.shape for x in state))
+    try:
+        fits = np.broadcast_shapes(wanted, shape) == wanted
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ModelError(
+            f"{name} must return one value, or arrays that broadcast to those it is given, {list(wanted)}; "
+            f"got one of shape {list(shape)}"
+        )
 
 
 def coordinates(name: str, value: Any, count: int) -> tuple[Any, ...]:
@@ -98,6 +103,8 @@ def _harms(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[Array
     """The least and the largest damage of entering a state of the enclosure."""
     assert abstraction.unsafe is not None
     ends = [_harm(call("unsafe", abstraction.unsafe, part)) for part in _in_box(abstraction, state)]
+    for _, most in ends:
+        _must_fit("unsafe", state, most.shape)
     return functools.reduce(np.minimum, (least for least, _ in ends)), functools.reduce(
         np.maximum, (most for _, most in ends)
     )
@@ -122,7 +129,9 @@ def in_forbidden(abstraction: Abstraction, state: tuple[Interval, ...]) -> Bools
     """Where some state of the enclosure may be forbidden."""
     assert abstraction.forbidden is not None
     parts = _in_box(abstraction, state)
-    answers = (truth("forbidden", call("forbidden", abstraction.forbidden, part)).possibly for part in parts)
+    answers = [truth("forbidden", call("forbidden", abstraction.forbidden, part)).possibly for part in parts]
+    for answer in answers:
+        _must_fit("forbidden", state, answer.shape)
     return functools.reduce(np.logical_or, answers)
 
 
@@ -130,7 +139,9 @@ def in_goal(abstraction: Abstraction, state: tuple[Interval, ...]) -> Bools:
     """Where every state of the enclosure lies in the goal."""
     assert abstraction.goal is not None
     parts = _in_box(abstraction, state)
-    answers = (truth("goal", call("goal", abstraction.goal, part)).surely for part in parts)
+    answers = [truth("goal", call("goal", abstraction.goal, part)).surely for part in parts]
+    for answer in answers:
+        _must_fit("goal", state, answer.shape)
     return functools.reduce(np.logical_and, answers)
 
 
