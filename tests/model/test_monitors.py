@@ -241,3 +241,15 @@ def test_amounts_name_the_first_and_count_the_others(field):
     large[0] = 2**31
     with pytest.raises(ModelError, match=r"got 2\.14748e\+09 at choice 0"):
         product(field, SecondBudget(large, 3))
+
+
+def test_a_monitor_whose_return_was_forgotten_is_refused():
+    def step(memory, state, action, next_state, damage, labels):
+        if damage:
+            return FORBIDDEN
+
+    with pytest.raises(
+        ModelError, match=r"it returned None at state 11, action \d, next state \d+\. Is a return missing"
+    ):
+        product("quicksand", Monitor(start=0, step=step))
+    product("quicksand", Monitor(start=None, step=step))  # None is what it remembers

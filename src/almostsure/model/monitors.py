@@ -109,8 +109,15 @@ class Monitor:
         return np.arange(mdp.num_outcomes), rows
 
     def read(self, memory: Any, letter: Any) -> Any:
-        """Call the function."""
-        return self.step(memory, *letter)
+        """Call the function.  None is a memory only where a run begins with it: a missing return forbids nothing."""
+        after = self.step(memory, *letter)
+        if after is None and self.start is not None:
+            state, action, following = letter[:3]
+            raise ModelError(
+                "the function of a monitor must return a memory, (memory, damage), FORBIDDEN or ENDED; it returned "
+                f"None at state {state}, action {action}, next state {following}. Is a return missing?"
+            )
+        return after
 
 
 def label_sets(mdp: MDP) -> list[frozenset[str]]:

@@ -86,7 +86,8 @@ def truth(name: str, answer: Any) -> Maybe:
     if isinstance(answer, Maybe):
         return answer
     if isinstance(answer, Interval) or np.asarray(answer).dtype != np.bool_:
-        raise ModelError(f"{name} must return true or false, such as s[0] > 1; got {type(answer).__name__}")
+        missing = ". Is a return missing?" if answer is None else ""
+        raise ModelError(f"{name} must return true or false, such as s[0] > 1; got {type(answer).__name__}{missing}")
     return Maybe.of(answer)
 
 
