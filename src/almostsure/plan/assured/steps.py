@@ -21,8 +21,7 @@ with ε at least δ / m and the largest relative error of an exit; the smaller o
 can rest, for 0, V is at least 0, and so is u.
 
 **Without a time.**  Where steps cost nothing, choices that look as good may take for ever to leave, and e would be
-δ times that.  But the least u ≥ V that no choice raises is at most V* plus the error of V, as nobody gains by taking
-V(x) and stopping at x: it is found by raising u wherever a choice is worth more, and l by lowering (:func:`creep`).
+δ times that; :mod:`.component.plains` makes bounds there that do not depend on it.
 """
 
 # mypy: ignore-errors
@@ -41,7 +40,6 @@ from almostsure.plan.assured.sums import EPSILON
 TINY = 1e-300  # more than all underflows of one step
 NOWHERE = np.uint32(2**32 - 1)
 ROUNDS = 12  # of widening until bounds are proved
-CREEPS = 100  # sweeps that raise and lower bounds at least, before they are given up
 AHEAD = 12  # pairs that memory is asked for before they are looked at
 NEAR = 3  # the same for what their successors are worth
 LINE = 16  # indices that come with one that memory is asked for
@@ -245,50 +243,6 @@ def lacking(game, bounds, members, merged):
                 nearest = min(nearest, -most)
         rival[x] = nearest
     return missing
-
-
-@njit(cache=True, error_model="numpy", borrows=True)
-def creep(game, bounds, members, merged, visits):
-    """Raise upper bounds and lower lower ones wherever one step does not prove them; False if that takes too long.
-
-    They are moved as far as they must, and by one unit in the last place more.  Members of one place follow one
-    another, and have the same bounds.  Each may be visited some times, and all together a given number of times more.
-    """
-    _, _, ptr, origin, entry_ptr, target = game.graph
-    _, outcome_ptr, probability, gains, _, discount = game
-    lows, highs, policy, place, _ = bounds
-    rule, size = (discount, merged), members.size
-    for sweep in range(CREEPS + visits // size):
-        moved = False
-        for j in range(size):
-            i = j if sweep % 2 == 0 else size - 1 - j
-            x = members[i]
-            if highs[x] == -np.inf:
-                continue
-            high, low = highs[x], lows[x]
-            for k in range(ptr[x], ptr[x + 1]):
-                c = origin[k]
-                first, last = np.int64(entry_ptr[k]), np.int64(entry_ptr[k + 1])
-                entries = (first, last, np.int64(outcome_ptr[c]) - first)
-                most, _, away = change(gains[c], highs, x, entries, rule, target, probability, place)
-                if away > 0.0 and not most <= 0.0:
-                    high = max(high, np.nextafter(highs[x] + most / away, np.inf))
-                if policy[x] == k:
-                    _, least, away = change(gains[c], lows, x, entries, rule, target, probability, place)
-                    if away > 0.0 and not least >= 0.0:
-                        low = min(low, np.nextafter(lows[x] + least / away, -np.inf))
-            if high != highs[x] or low != lows[x]:
-                if not high - low < np.inf:
-                    return False
-                moved = True
-                while i > 0 and place[members[i - 1]] == place[x]:
-                    i -= 1
-                while i < size and place[members[i]] == place[x]:
-                    highs[members[i]], lows[members[i]] = high, low
-                    i += 1
-        if not moved:
-            return True
-    return False
 
 
 @njit(cache=True, error_model="numpy", borrows=True)

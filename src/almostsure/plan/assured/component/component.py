@@ -15,7 +15,7 @@ import numpy as np
 from almostsure.memory import side_by_side
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.assured import steps
-from almostsure.plan.assured.component import approach, parts, places
+from almostsure.plan.assured.component import approach, parts, places, plains
 from almostsure.plan.assured.component.estimate import estimate
 from almostsure.plan.assured.component.parts import LOST, NO_STAY, STAY, SURE
 from almostsure.plan.assured.component.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
 THIN = 12_000  # the same where sweeps take too long
 GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
+CHEAP = 1e9  # multiplications of LU of a component without costs that is solved directly
+THICK = 60_000  # positions of one for which it is found out whether LU is cheap
 FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
 FEW = 8  # members of which one is not known to leave surely, or fewer, so that these are looked at one by one
 HINTED = 0.9  # share of a component's states whose worth with less left is known, for it to be a hint
 WORTHS = 3  # times the square root of the members: the worths by which they are sorted, roughly
 DENSE = 4  # numbers of which one is a member's, or more, so that members are sorted by marking them
 SUMMITS = 8  # rounds of parting with those who surely get the most
-VISITS = 1 << 22  # of pairs whose bounds are raised and lowered; where that is not compiled, much fewer
 MANY = 16  # positions of which at least one is parted with in a round
 LEVEL = 4e-16  # by how much, relatively, choices may differ that are worth the same
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
@@ -183,7 +184,7 @@ class Component:
         self._write(policy[queue], value)
         is_there = there[self.bounds.place[self.sorted]]
         least = float(worth[policy[queue]].min())  # of a choice that leaves, as somebody does
-        if not self._prove_level(least - self.exit_error, top + self.exit_error, self.sorted[~is_there]):
+        if not self._prove_same(least - self.exit_error, top + self.exit_error, self.sorted[~is_there]):
             return False
         self._part_with_positions(there)
         return True
@@ -200,7 +201,7 @@ class Component:
             self.can_stay, self.local = self.can_stay[~gone], self.local[kept]
         self._cut()
 
-    def _prove_level(self, low: float, high: float, others: Ints) -> bool:
+    def _prove_same(self, low: float, high: float, others: Ints) -> bool:
         """Widen bounds that are the same for all members until they are proved, the lower ones not for some others."""
         bounds = self.bounds
         bounds.policy[others] = NOWHERE
@@ -313,6 +314,8 @@ class Component:
 
         In shares of what is asked for; ∞ if nothing was proved, or took too long.
         """
+        if self.engine.discount == 1 and self.most >= 0 and (sweeper is None or self._is_cheap(sweeper)):
+            return self._attempt_plains(sweeper, half, threshold)
         part, value, policy = self.part, self.guess.copy(), self.part.ptr[:-1].copy()
         for _ in range(ATTEMPTS):
             if sweeper is None:
@@ -325,9 +328,23 @@ class Component:
             if sweeper is None or not 1 < excess < np.inf:
                 break
             threshold /= 2 * excess
-        if excess > 1 and self.engine.discount == 1 and self.most >= 0 and self._creep(value, policy):
-            excess = self._excess(half)
         return excess
+
+    def _is_cheap(self, sweeper: Sweeper) -> bool:
+        """Whether a component that is not small may be solved directly, again and again."""
+        return self.order.size <= THICK and sweeper.cost < CHEAP
+
+    def _attempt_plains(self, sweeper: Sweeper | None, half: float, threshold: float) -> float:
+        """Solve the equations directly, after sweeps if they are many, and prove bounds however long it takes to leave.
+
+        Returns how wide these are, in shares of what is asked for; ∞ if nothing was proved.
+        """
+        part, value, policy = self.part, self.guess.copy(), self.part.ptr[:-1].copy()
+        swept = sweeper is not None and sweeper.run(part.constant, value, policy, threshold)
+        if not (swept and self.call(parts.leaves, part, np.arange(value.size, dtype=np.uint32), policy)):
+            policy = self._first_policy()
+        policy, value = solve_directly(part, policy, part.constant)
+        return self._prove_plains((value, policy), half) if np.isfinite(value).all() else np.inf
 
     def _excess(self, half: float) -> float:
         """How wide the bounds are, in shares of what is asked for."""
@@ -396,22 +413,87 @@ class Component:
         result[self.order] = given
         return result
 
-    def _creep(self, value: Floats, policy: Ints) -> bool:
-        """Write the policy and prove bounds, beginning with the values, however long it takes to leave."""
-        if not self.call(parts.leaves, self.part, np.arange(value.size, dtype=np.uint32), policy):
+    def _prove_plains(self, found: tuple[Floats, Ints], half: float) -> float:
+        """Prove bounds with plains of finer or coarser grain, and keep the closest; returns how wide they are."""
+        bounds, members = self.bounds, self.sorted
+        sides = (bounds.low, bounds.high, bounds.policy, bounds.rival)
+        size = float(np.abs(found[0]).max(initial=0.0))
+        grain, excess = plains.GRAIN * size, np.inf
+        while excess == np.inf or (excess > 1 and grain <= half * max(1.0, size)):
+            before = [side[members] for side in sides]
+            now = self._excess(half) if self._prove_level(found, grain) else np.inf
+            if now < excess:
+                excess = now
+            else:
+                for side, kept in zip(sides, before, strict=True):
+                    side[members] = kept
+            grain *= plains.COARSER
+            if not 0 < grain <= size:
+                break
+        return excess
+
+    def _prove_level(self, found: tuple[Floats, Ints], grain: float) -> bool:
+        """Write the policy and prove bounds with plains of a given grain; see :mod:`.plains`."""
+        over, under = self._above(found[0], grain), plains.below(self.call, self.part, found, grain)
+        if over is None or under is None:
             return False
-        bounds, members, merged = self.bounds, self.members, self.inside is not None
-        before = [side[members] for side in (bounds.low, bounds.high, bounds.policy, bounds.rival)]
-        _, full = self._fill(value, policy)
-        worth = full[bounds.place[members]]
-        bounds.low[members], bounds.high[members] = worth - self.exit_error, worth + self.exit_error
-        done = self.call(steps.creep, self.game, bounds, members, merged, VISITS >> (9 if self.engine.plainly else 0))
-        if not done or self.call(steps.lacking, self.game, bounds, self.sorted, merged) != 0:
-            bounds.low[members], bounds.high[members], bounds.policy[members], bounds.rival[members] = before
-            return False
-        finite = members[worth > -np.inf]
-        bounds.rival[members] -= 2 * float((bounds.high[finite] - bounds.low[finite]).max(initial=0.0))
-        return True
+        worth, time, policy = under
+        _, low = self._fill(worth, policy)
+        high, tall, short = self._by_position(over[0], -np.inf), self._by_position(over[1], 0.0), self._by_position(time, 0.0)
+        if self.can_stay.size:
+            high = np.where(self.can_stay, np.maximum(high, 0.0), high)
+        return self._widen((low, short), (high, tall), float(np.finfo(np.float64).eps) / 2 * np.abs(worth).max())
+
+    def _above(self, value: Floats, grain: float) -> tuple[Floats, Floats] | None:
+        """Upper bounds of the positions that surely leave, but for roundings, and over how many steps these add up."""
+        plain = plains.label(self.part, value, grain)
+        while True:
+            flat, guess = self._flatten(plain), np.full(int(plain.max()) + 1, -np.inf)
+            np.maximum.at(guess, plain, value)
+            found = plains.above(self.call, flat, guess)
+            if found is None:
+                return None
+            more = plains.label(flat, found[0], grain)
+            if more.max() + 1 == found[0].size:
+                return found[0][plain], plains.roundings(flat, *found, grain)[plain]
+            plain = more[plain]  # what was made one may be on a level with others now
+
+    def _flatten(self, plain: Ints) -> Part:
+        """The equations of the plains, in which the positions are that can surely leave."""
+        place, members, can_stay = self.bounds.place, self.members, NO_STAY
+        number = self._by_position(plain, NOWHERE)
+        if self.can_stay.size:
+            can_stay = np.zeros(int(plain.max()) + 1, np.bool_)
+            can_stay[plain[self.can_stay[self.order]]] = True
+        before = place[members]
+        at = number[before]
+        self._lose(members[at == NOWHERE])
+        together = members[np.argsort(at, kind="stable")[: np.count_nonzero(at != NOWHERE)]]
+        place[members] = at
+        room = self.engine.room("plains", together.size, *self.call(parts.spread, self.graph, together))
+        sizes, _ = self.call(parts.cut, self.game, self.bounds, together, can_stay, room)
+        place[members] = before
+        flat: Part = self.call(parts.fitted, room, sizes)
+        self.call(parts.list_predecessors, flat, sizes[0])
+        return flat
+
+    def _widen(self, below: tuple[Floats, Floats], above: tuple[Floats, Floats], residual: float) -> bool:
+        """Widen bounds by what roundings may add up to, until they are proved; values and times are by position."""
+        bounds, members = self.bounds, self.sorted
+        at = bounds.place[members]
+        (low, time), (high, height) = ((value[at], times[at]) for value, times in (below, above))
+        finite = members[low > -np.inf]
+        for _ in range(steps.ROUNDS):
+            bounds.low[members] = low - self.exit_error - residual * time
+            bounds.high[members] = high + self.exit_error + residual * height
+            missing = self.call(steps.lacking, self.game, bounds, members, self.inside is not None)
+            if missing == 0:
+                bounds.rival[members] -= 2 * float((bounds.high[finite] - bounds.low[finite]).max(initial=0.0))
+                return True
+            if not missing < np.inf:
+                return False
+            residual = 2 * residual + 1.5 * missing
+        return False
 
     def _write(self, policy: Ints, value: Floats) -> None:
         """The choices of the members: at positions of several, those elsewhere go to where it is left, or rest.
@@ -432,11 +514,24 @@ class Component:
         self.bounds.policy[members] = self.graph.ptr[members]
 
     def _give_up(self) -> None:
-        """What could not be proved has no bounds."""
+        """What could not be settled has no bounds, or those of the exits where no step before them has a reward.
+
+        Let c be the most and d the least that a choice is worth on average when it leaves.  Nobody gets more than c, or
+        than 0 where one can rest, and whoever surely leaves gets at least d, whatever is played and however long.
+        """
+        part, leaves = self.part, self.part.leak > 0
         finite = np.zeros(self.size, np.bool_)
         finite[self.order] = True
-        members = self.members[finite[self.bounds.place[self.members]]]
-        self._lose(self.members[~finite[self.bounds.place[self.members]]])
+        lost = ~finite[self.bounds.place[self.members]]
+        self._lose(self.members[lost])
+        if self.engine.discount == 1 and not part.constant[~leaves].any() and leaves.any():
+            worth = part.constant[leaves] / part.leak[leaves]
+            low, high, flat = np.full(self.size, -np.inf), np.full(self.size, -np.inf), np.ones(self.size)
+            low[self.order], high[self.order] = worth.min(), worth.max()
+            self._write(self._first_policy(), np.full(self.size, np.nan))
+            if self._widen((low, flat), (high, flat), float(np.finfo(np.float64).eps) * np.abs(worth).max()):
+                return
+        members = self.members[~lost]
         self._write(self.part.ptr[:-1], np.full(self.size, np.nan))
         self.bounds.low[members], self.bounds.high[members] = -np.inf, np.inf
 
