@@ -58,7 +58,9 @@ class Task:
             "environment without chance is played.",
         ),
     ] = None
-    reward: Annotated[str | None, _of_model("NAME", "The file's reward structure to maximise.")] = None
+    reward: Annotated[
+        str | None, _of_model("NAME", "The file's reward structure to maximise, or a label: 1 for arriving there.")
+    ] = None
     cost: Annotated[str | None, _of_model("NAME", "The file's reward structure to minimise, or steps.")] = None
     goal: Annotated[
         str | None, _of_model("NAME|RULE", "Where a run ends: a label, or a condition ('x=3'), of a file.")

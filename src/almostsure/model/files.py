@@ -82,7 +82,8 @@ def load(
         states from others only.
     reward, cost
         The reward structure that policies maximise (None for none; without one called ``reward``, and unless you ask
-        for another, all rewards are 0), and one that they keep small: it is subtracted.  ``steps`` costs 1 per step.
+        for another, all rewards are 0), and one that they keep small: it is subtracted.  ``steps`` costs 1 per step,
+        and a label 1 per step that ends there: ``reward="goal", goal="goal"`` is the probability of reaching it.
     goal, scale
         A label: where it holds, the run ends; and the unit of damage, see :func:`almostsure.from_prism`.
 

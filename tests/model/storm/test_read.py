@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from almostsure import AlmostSure, solve_policy
 from almostsure.errors import (
     ArgumentError,
     ModelError,
@@ -86,6 +87,25 @@ def test_a_name_of_two_kinds_needs_a_prefix(program: Path) -> None:
 def test_a_damage_that_does_not_exist_or_is_not_whole(program: Path, damage: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         from_prism(program, damage=damage, constants="N=2")
+
+
+def test_a_label_as_reward_is_the_probability_of_reaching_it(tmp_path: Path) -> None:
+    """Two ways to 2, of which the better is probable by 0.75; 3 hurts and ends it as well."""
+    path = tmp_path / "reach.prism"
+    path.write_text(
+        "mdp module m x : [0..3] init 0; [safe] x=0 -> 0.5 : (x'=2) + 0.5 : (x'=3); "
+        "[good] x=0 -> 0.75 : (x'=2) + 0.25 : (x'=3); endmodule "
+        'label "home" = x=2; label "toll" = x=3; rewards "toll" true : 5; endrewards'
+    )
+    for name in ("home", '"home"', "label:home"):
+        mdp = from_prism(path, damage="label:toll", goal="home", reward=name)
+        assert solve_policy(mdp, AlmostSure(1)).value == pytest.approx(0.75)
+    assert solve_policy(from_prism(path, damage="x=3", goal="x=2", cost="x=3"), AlmostSure(1)).value == -0.25
+    assert from_prism(path, damage="x=3", goal="x=2", reward="toll").reward.max() == 5  # a reward structure goes first
+    with pytest.raises(
+        UnknownName, match=r"unknown reward 'homer'. Did you mean 'home'\?.* a label 1 per step that ends"
+    ):
+        from_prism(path, damage="x=3", goal="x=2", reward="homer")
 
 
 def test_an_unknown_reward_suggests_the_nearest(program: Path) -> None:

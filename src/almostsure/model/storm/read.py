@@ -82,7 +82,8 @@ def from_prism(
     constants
         Values of undefined constants, as ``{"N": 3, "p": 0.5}`` or ``"N=3,p=0.5"``.
     reward, cost
-        A reward structure that policies maximise, and one that they keep small (it is subtracted), or ``steps``.
+        A reward structure that policies maximise, and one that they keep small (it is subtracted), or ``steps``; or a
+        label, for 1 per step that ends there: ``reward="home", goal="home"`` is the probability of reaching it.
     goal
         A label, a condition or a JANI property: where it holds, the run ends.
     scale

@@ -271,17 +271,24 @@ def _damage(umb: Umb, name: str, source: Ints) -> Floats:
 
 
 def _accumulated(umb: Umb, name: str | None, role: str) -> Floats:
-    """The reward structure ``name`` of each branch; ``steps`` is 1 where the file has none of that name."""
+    """The reward structure ``name`` of each branch; where there is none, a label is 1 per step that ends there.
+
+    So is ``steps`` per step.
+    """
     if name is None:
         return np.zeros(umb.sizes.outcomes)
     if name == STEPS and STEPS not in umb.names("reward"):
         return np.ones(umb.sizes.outcomes)
-    plain = name.removeprefix("reward:")
+    plain, label = name.removeprefix("reward:"), name.removeprefix("label:").strip()
+    label = label[1:-1] if label[:1] == label[-1:] == '"' else label
+    if plain == name and plain not in umb.names("reward") and label in umb.names("label"):
+        return umb.label(label)[umb.successor()].astype(np.float64)
     try:
         return umb.reward(plain)
     except UnknownName:
-        known = [*umb.names("reward"), STEPS]
-        raise UnknownName(role, plain, known, f"{umb.inventory()} {STEPS!r} is 1 per step.") from None
+        known = [*umb.names("reward"), STEPS, *umb.names("label")]
+        remedy = f"{umb.inventory()} {STEPS!r} is 1 per step, and a label 1 per step that ends there."
+        raise UnknownName(role, plain, known, remedy) from None
 
 
 def as_scale(scale: Scale) -> Fraction:
