@@ -297,6 +297,18 @@ def test_models_are_named_the_same_way_everywhere(here: Callable[..., Any], tmp_
     assert here("budget", "gym:CliffWalking-v1", "--damage", "2 if reward<=-100", "--json").json["minimal_budget"] == 0
 
 
+def test_a_goal_without_reward_leads_to_the_question_how_probable_it_is(
+    here: Callable[..., Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("stormpy")
+    (tmp_path / "slip.prism").write_text(
+        "mdp module m x : [0..2] init 0; [a] x=0 -> 0.5 : (x'=1) + 0.5 : (x'=2); [b] x=0 -> (x'=2); endmodule"
+    )
+    asked = ("solve", "slip.prism", "--damage", "x=2", "--goal", "x=1", "--budget", "1")
+    assert "--goal x=1 --reward x=1 --budget 1" in here(*asked).out
+    assert json.loads(here(*asked, "--reward", "x=1", "--json").out)["value"] == 0.5
+
+
 def test_prism_models(here: Callable[..., Any], tmp_path: Path) -> None:
     pytest.importorskip("stormpy")
     (tmp_path / "walk.prism").write_text(

@@ -217,9 +217,11 @@ def _show_solution(task: Task, solution: Solution, results: dict[str, Any], outp
 
 
 def _next_steps(task: Task, solution: Solution, output: Path | None) -> list[str]:
-    """What to do with a solution; reports have no horizon."""
+    """What to do with a solution; reports have no horizon.  Where nothing is rewarded, ask for reaching the goal."""
     asked, discount = _as_options(solution.constraint), discount_option(solution.discount)
     horizon = typed(horizon=solution.policy.horizon)
+    if task.goal is not None and not task.mdp.reward.any():
+        return [f"almostsure solve {task.arguments} --reward {word(task.goal)} {asked}{horizon}{discount}"]
     played = f"{asked}{horizon}" if output is None else f"--policy {word(output)}"
     simulate = f"almostsure simulate {task.arguments} {played}{discount}"
     return [simulate] if horizon else [simulate, f"almostsure report {task.arguments} {asked}{discount}"]
