@@ -485,6 +485,29 @@ def test_whoever_surely_gets_the_most_is_settled_at_once():
     assert found.evaluate().expected_length < 1000
 
 
+def test_errors_of_exits_do_not_double_from_one_component_to_the_next():
+    """Columns that lead to each other, one after the other, of places that are worth the same but for an error."""
+    n = 81
+    x, y, h = (part.ravel() for part in np.indices((n, n, 4)))
+    at = lambda x, y, h: (np.clip(x, 0, n - 1) * n + np.clip(y, 0, n - 1)) * 4 + h % 4  # noqa: E731
+    east = [(at(x + 1, y, h), 0.8), (at(x, y + 1, h), 0.1), (at(x, y, h + 1), 0.1)]
+    north = [(at(x, y + 1, h), 0.8), (at(x + 1, y, h), 0.1), (at(x, y - 1, h), 0.1)]
+    turn = [(at(x, y, h + 1), 0.5), (at(x, y, h + 3), 0.5)]
+    ends = (x == n - 1) & (y == n - 1)
+    hot = (h == 3) & ((x + 2 * y) % 13 == 0)
+    choices = [(0, east, ~ends & (x < n - 1)), (1, north, ~ends & (y < n - 1)), (2, turn, ~ends)]
+    rows = [
+        np.stack([np.flatnonzero(live), np.full(live.sum(), a), to[live], np.full(live.sum(), p)])
+        for a, ways, live in choices
+        for to, p in ways
+    ]
+    s, a, t, p = np.concatenate(rows, axis=1)
+    s, a, t = s.astype(int), a.astype(int), t.astype(int)
+    mdp = from_transitions(s, a, t, p, ends[t].astype(float), hot[t].astype(int), terminal=np.flatnonzero(ends))
+    found = solve_policy(mdp, AlmostSure(1))
+    assert found.upper - found.lower <= 1e-8
+
+
 def test_places_to_rest_are_left_after_others_were_settled():
     """Who rests at 2 and 3 leads to who rests at 0 and 1, and these are settled first."""
     here = [(0, 0, 1, 0), (1, 0, 0, 0), (0, 1, 4, 10), (0, 2, 2, -1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -221,7 +222,7 @@ def _next_steps(task: Task, solution: Solution, output: Path | None) -> list[str
     asked, discount = _as_options(solution.constraint), discount_option(solution.discount)
     horizon = typed(horizon=solution.policy.horizon)
     if task.goal is not None and not task.mdp.reward.any():
-        return [f"almostsure solve {task.arguments} --reward {word(task.goal)} {asked}{horizon}{discount}"]
+        return [f"almostsure solve {task.arguments} --reward {shlex.quote(task.goal)} {asked}{horizon}{discount}"]
     played = f"{asked}{horizon}" if output is None else f"--policy {word(output)}"
     simulate = f"almostsure simulate {task.arguments} {played}{discount}"
     return [simulate] if horizon else [simulate, f"almostsure report {task.arguments} {asked}{discount}"]

@@ -170,12 +170,9 @@ class Component:
         worth = np.where(raw.constant == 0, np.inf, -np.inf)
         worth[leaves] = raw.constant[leaves] / raw.leak[leaves]
         top = float(worth[leaves].max())
-        for slack in (LEVEL * abs(top), LEVEL * abs(top) + 2 * self.exit_error):
-            usable, queue = worth >= top - slack, np.arange(size, dtype=np.uint32)
-            queue = queue[: self.call(parts.leave_surely, raw, size, usable, queue)]
-            if MANY * queue.size >= size:
-                break
-        else:
+        usable, queue = worth >= top - LEVEL * abs(top), np.arange(size, dtype=np.uint32)
+        queue = queue[: self.call(parts.leave_surely, raw, size, usable, queue)]
+        if MANY * queue.size < size:
             return False
         policy, value, there = raw.ptr[:-1].copy(), np.full(size, -np.inf), np.zeros(size, np.bool_)
         self.call(parts.first_policy, raw, usable, queue, policy)
