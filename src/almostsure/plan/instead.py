@@ -80,4 +80,4 @@ def _with_risk(mdp: MDP) -> list[str]:
     if min(risks) >= 1 - 1e-9:
         return ["In the long run every budget is exceeded with certainty, so accepting a risk does not help."]
     shown = ", ".join(f"{risk:.3g} with {k}" for k, risk in zip(BUDGETS, risks, strict=True))
-    return [f"Or accept a risk: the least probability of overspending is {shown} (RiskShield)."]
+    return [f"Or accept a risk: overspending can be kept as improbable as {shown} (RiskShield)."]
