@@ -436,7 +436,11 @@ class Component:
             return False
         worth, time, policy = under
         _, low = self._fill(worth, policy)
-        high, tall, short = self._by_position(over[0], -np.inf), self._by_position(over[1], 0.0), self._by_position(time, 0.0)
+        high, tall, short = (
+            self._by_position(over[0], -np.inf),
+            self._by_position(over[1], 0.0),
+            self._by_position(time, 0.0),
+        )
         if self.can_stay.size:
             high = np.where(self.can_stay, np.maximum(high, 0.0), high)
         return self._widen((low, short), (high, tall), float(np.finfo(np.float64).eps) / 2 * np.abs(worth).max())
