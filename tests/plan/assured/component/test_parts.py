@@ -96,8 +96,8 @@ def test_who_cannot_get_out_without_risk_is_known_before_the_equations(monkeypat
     rows += [(near, 1, end, 1, -1, 2)] if way_out else []
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[end])
     lost = []
-    lose = component.Component._lose
-    monkeypatch.setattr(component.Component, "_lose", lambda self, which: lost.append(which.size) or lose(self, which))
+    lose = component.Component.lose
+    monkeypatch.setattr(component.Component, "lose", lambda self, which: lost.append(which.size) or lose(self, which))
     lower, upper, _ = solved(mdp, 3, method="sweeps")
     # with nothing left there is no hint, and they are searched for; with more left they are known
     assert lost == ([2, 2] if way_out else [2, 2, 2, 2])

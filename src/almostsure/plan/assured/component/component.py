@@ -18,6 +18,7 @@ from almostsure.plan.assured import steps
 from almostsure.plan.assured.component import approach, parts, places, plains
 from almostsure.plan.assured.component.estimate import estimate
 from almostsure.plan.assured.component.parts import LOST, NO_STAY, STAY, SURE
+from almostsure.plan.assured.component.summit import settle_summit
 from almostsure.plan.assured.component.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.steps import NOWHERE, Part
@@ -36,8 +37,6 @@ HINTED = 0.9  # share of a component's states whose worth with less left is know
 WORTHS = 3  # times the square root of the members: the worths by which they are sorted, roughly
 DENSE = 4  # numbers of which one is a member's, or more, so that members are sorted by marking them
 SUMMITS = 8  # rounds of parting with those who surely get the most
-MANY = 16  # positions of which at least one is parted with in a round
-LEVEL = 4e-16  # by how much, relatively, choices may differ that are worth the same
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
 Array = TypeVar("Array", Floats, Ints)
 
@@ -97,7 +96,7 @@ class Component:
         if self.hint is not None and self.engine.is_monotone and self.engine.discount == 1:
             self._strand(self.hint)
         members = self.members
-        self._cut()
+        self.cut()
         if self.top == np.inf:
             return self._endless(members[:0])
         if np.isnan(self.top):
@@ -107,9 +106,9 @@ class Component:
         if self.engine.discount == 1 and self.most >= 0:
             self.hint, self.all_sure = None, False  # where staying is free, choices that look as good may never leave
             if self._collapse():
-                self._cut()
+                self.cut()
             for _ in range(SUMMITS):
-                if not self._settle_summit():
+                if not settle_summit(self):
                     break
         if self.members.size == 0:
             self.bounds.place[members] = NOWHERE
@@ -118,7 +117,7 @@ class Component:
             self._sort()
         self._arrange()
         if self.part.ptr.size == 1:
-            self._lose(self.members)
+            self.lose(self.members)
         else:
             self._solve(half)
         self.bounds.place[members] = NOWHERE
@@ -137,7 +136,7 @@ class Component:
         self._keep(np.delete(members, lost), np.delete(hint, lost))
 
     def _part_with(self, lost: Ints) -> None:
-        self._lose(lost)
+        self.lose(lost)
         self.bounds.place[lost] = NOWHERE
 
     def _keep(self, members: Ints, hint: Floats) -> None:
@@ -156,65 +155,7 @@ class Component:
         self.members, self.can_stay, self.inside, self.local = members, can_stay, inside, local
         return True
 
-    def _settle_summit(self) -> bool:
-        """Settle those who surely get the most that can be got at an exit, and part with them; False if there are none.
-
-        Let no choice that surely stays have a reward above 0, and let c be the most that a choice is worth on average
-        when it leaves.  Then u = c is an upper bound of everybody.  Who can surely leave by choices worth c alone is
-        worth just that, and l = c a lower bound, no matter how long it takes.  Elsewhere bounds blur with the time that
-        choices take that look as good, and here all may do so.
-        """
-        raw, size, leaves = self.raw, self.raw.ptr.size - 1, self.raw.leak > 0
-        if size == 0 or not leaves.any() or (raw.constant[~leaves] > 0).any():
-            return False
-        worth = np.where(raw.constant == 0, np.inf, -np.inf)
-        worth[leaves] = raw.constant[leaves] / raw.leak[leaves]
-        top = float(worth[leaves].max())
-        usable, queue = worth >= top - LEVEL * abs(top), np.arange(size, dtype=np.uint32)
-        queue = queue[: self.call(parts.leave_surely, raw, size, usable, queue)]
-        if MANY * queue.size < size:
-            return False
-        policy, value, there = raw.ptr[:-1].copy(), np.full(size, -np.inf), np.zeros(size, np.bool_)
-        self.call(parts.first_policy, raw, usable, queue, policy)
-        value[queue], there[queue] = top, True
-        self.order, self.part, self.size, self.in_place = queue, raw, size, False
-        self._write(policy[queue], value)
-        is_there = there[self.bounds.place[self.sorted]]
-        least = float(worth[policy[queue]].min())  # of a choice that leaves, as somebody does
-        if not self._prove_same(least - self.exit_error, top + self.exit_error, self.sorted[~is_there]):
-            return False
-        self._part_with_positions(there)
-        return True
-
-    def _part_with_positions(self, gone: Bools) -> None:
-        """Go on without the members of some positions, which are settled."""
-        place = self.bounds.place
-        kept = ~gone[place[self.members]]
-        position = (np.cumsum(~gone) - 1)[place[self.members[kept]]]
-        place[self.members] = NOWHERE
-        self.members = self.members[kept]
-        place[self.members], self.sorted = position, rising(self.members)
-        if self.inside is not None:
-            self.can_stay, self.local = self.can_stay[~gone], self.local[kept]
-        self._cut()
-
-    def _prove_same(self, low: float, high: float, others: Ints) -> bool:
-        """Widen bounds that are the same for all members until they are proved, the lower ones not for some others."""
-        bounds = self.bounds
-        bounds.policy[others] = NOWHERE
-        for _ in range(steps.ROUNDS):
-            bounds.low[self.sorted], bounds.high[self.sorted] = low, high
-            missing = self.call(steps.lacking, self.game, bounds, self.sorted, self.inside is not None)
-            if missing == 0:
-                bounds.rival[self.sorted] -= 2 * (high - low)
-                return True
-            if not np.isfinite(missing):
-                return False
-            wider = (1 + LEVEL) * missing + LEVEL * abs(high)
-            low, high = low - wider, high + wider
-        return False
-
-    def _cut(self) -> None:
+    def cut(self) -> None:
         """The equations of the positions, and what is to be known of exits and rewards."""
         members = self.members
         room = self.engine.room("members", members.size, *self.call(parts.spread, self.graph, members))
@@ -235,7 +176,7 @@ class Component:
             self._part_with(np.delete(self.members, order))
             self.all_sure = True
         self._keep(self.members[order], guess[order])
-        self._cut()
+        self.cut()
 
     def _usable(self) -> tuple[Bools, Ints]:
         """The choices by which somebody may surely leave, and who does."""
@@ -312,16 +253,16 @@ class Component:
         In shares of what is asked for; ∞ if nothing was proved, or took too long.
         """
         if self.engine.discount == 1 and self.most >= 0 and (sweeper is None or self._is_cheap(sweeper)):
-            return self._attempt_plains(sweeper, half, threshold)
+            return plains.attempt(self, sweeper, half, threshold)
         part, value, policy = self.part, self.guess.copy(), self.part.ptr[:-1].copy()
         for _ in range(ATTEMPTS):
             if sweeper is None:
-                policy, value = solve_directly(part, self._first_policy(), part.constant)
+                policy, value = solve_directly(part, self.first_policy(), part.constant)
             elif not sweeper.run(part.constant, value, policy, threshold):
                 return np.inf
             height = self._height(sweeper, value, policy, half)
             proved = height is not None and self._prove(value, policy, height, threshold)
-            excess = self._excess(half) if proved else np.inf
+            excess = self.excess(half) if proved else np.inf
             if sweeper is None or not 1 < excess < np.inf:
                 break
             threshold /= 2 * excess
@@ -331,23 +272,11 @@ class Component:
         """Whether a component that is not small may be solved directly, again and again."""
         return self.order.size <= THICK and sweeper.cost < CHEAP
 
-    def _attempt_plains(self, sweeper: Sweeper | None, half: float, threshold: float) -> float:
-        """Solve the equations directly, after sweeps if they are many, and prove bounds however long it takes to leave.
-
-        Returns how wide these are, in shares of what is asked for; ∞ if nothing was proved.
-        """
-        part, value, policy = self.part, self.guess.copy(), self.part.ptr[:-1].copy()
-        swept = sweeper is not None and sweeper.run(part.constant, value, policy, threshold)
-        if not (swept and self.call(parts.leaves, part, np.arange(value.size, dtype=np.uint32), policy)):
-            policy = self._first_policy()
-        policy, value = solve_directly(part, policy, part.constant)
-        return self._prove_plains((value, policy), half) if np.isfinite(value).all() else np.inf
-
-    def _excess(self, half: float) -> float:
+    def excess(self, half: float) -> float:
         """How wide the bounds are, in shares of what is asked for."""
         return float(self.call(steps.width, self.bounds, self.sorted)) / half
 
-    def _first_policy(self) -> Ints:
+    def first_policy(self) -> Ints:
         """A policy that surely leaves, and is good already after a few sweeps."""
         usable, order = np.ones(self.part.origin.size, np.bool_), np.arange(self.order.size, dtype=np.uint32)
         policy: Ints = self.part.ptr[:-1].copy()
@@ -385,24 +314,24 @@ class Component:
 
         That resting is worth no more than the bounds is no step of the proof: values are at least 0 where one can.
         """
-        value, full = self._fill(value, policy)
-        tall = self._by_position(height, 0.0)
+        value, full = self.fill(value, policy)
+        tall = self.by_position(height, 0.0)
         first = max(residual, float(np.finfo(np.float64).eps) / 2 * float(np.abs(value).max(initial=0.0)))
         first = first if value.any() else 0.0
         exits = (self.exit_error, self.exit_relative, -self.most, first)
         merged = self.inside is not None
         return bool(self.call(steps.prove, self.game, self.bounds, self.sorted, full, tall, exits, merged))
 
-    def _fill(self, value: Floats, policy: Ints) -> tuple[Floats, Floats]:
+    def fill(self, value: Floats, policy: Ints) -> tuple[Floats, Floats]:
         """Write the policy; returns the values, at least 0 where one can rest, and the same for all positions."""
         if self.can_stay.size:
             worse = self.can_stay[self.order] & (value < 0)
             value, policy = np.where(worse, 0.0, value), np.where(worse, self.part.ptr[:-1], policy)
-        full = self._by_position(value, -np.inf)
-        self._write(policy, full)
+        full = self.by_position(value, -np.inf)
+        self.write(policy, full)
         return value, full
 
-    def _by_position(self, given: Array, otherwise: Any) -> Array:
+    def by_position(self, given: Array, otherwise: Any) -> Array:
         """What is given in the order of the equations, by position."""
         if self.in_place:
             return given
@@ -410,106 +339,20 @@ class Component:
         result[self.order] = given
         return result
 
-    def _prove_plains(self, found: tuple[Floats, Ints], half: float) -> float:
-        """Prove bounds with plains of finer or coarser grain, and keep the closest; returns how wide they are."""
-        bounds, members = self.bounds, self.sorted
-        sides = (bounds.low, bounds.high, bounds.policy, bounds.rival)
-        size = float(np.abs(found[0]).max(initial=0.0))
-        grain, excess = plains.GRAIN * size, np.inf
-        while excess == np.inf or (excess > 1 and grain <= half * max(1.0, size)):
-            before = [side[members] for side in sides]
-            now = self._excess(half) if self._prove_level(found, grain) else np.inf
-            if now < excess:
-                excess = now
-            else:
-                for side, kept in zip(sides, before, strict=True):
-                    side[members] = kept
-            grain *= plains.COARSER
-            if not 0 < grain <= size:
-                break
-        return excess
-
-    def _prove_level(self, found: tuple[Floats, Ints], grain: float) -> bool:
-        """Write the policy and prove bounds with plains of a given grain; see :mod:`.plains`."""
-        over, under = self._above(found[0], grain), plains.below(self.call, self.part, found, grain)
-        if over is None or under is None:
-            return False
-        worth, time, policy = under
-        _, low = self._fill(worth, policy)
-        high, tall, short = (
-            self._by_position(over[0], -np.inf),
-            self._by_position(over[1], 0.0),
-            self._by_position(time, 0.0),
-        )
-        if self.can_stay.size:
-            high = np.where(self.can_stay, np.maximum(high, 0.0), high)
-        return self._widen((low, short), (high, tall), float(np.finfo(np.float64).eps) / 2 * np.abs(worth).max())
-
-    def _above(self, value: Floats, grain: float) -> tuple[Floats, Floats] | None:
-        """Upper bounds of the positions that surely leave, but for roundings, and over how many steps these add up."""
-        plain = plains.label(self.part, value, grain)
-        while True:
-            flat, guess = self._flatten(plain), np.full(int(plain.max()) + 1, -np.inf)
-            np.maximum.at(guess, plain, value)
-            found = plains.above(self.call, flat, guess)
-            if found is None:
-                return None
-            more = plains.label(flat, found[0], grain)
-            if more.max() + 1 == found[0].size:
-                return found[0][plain], plains.roundings(flat, *found, grain)[plain]
-            plain = more[plain]  # what was made one may be on a level with others now
-
-    def _flatten(self, plain: Ints) -> Part:
-        """The equations of the plains, in which the positions are that can surely leave."""
-        place, members, can_stay = self.bounds.place, self.members, NO_STAY
-        number = self._by_position(plain, NOWHERE)
-        if self.can_stay.size:
-            can_stay = np.zeros(int(plain.max()) + 1, np.bool_)
-            can_stay[plain[self.can_stay[self.order]]] = True
-        before = place[members]
-        at = number[before]
-        self._lose(members[at == NOWHERE])
-        together = members[np.argsort(at, kind="stable")[: np.count_nonzero(at != NOWHERE)]]
-        place[members] = at
-        room = self.engine.room("plains", together.size, *self.call(parts.spread, self.graph, together))
-        sizes, _ = self.call(parts.cut, self.game, self.bounds, together, can_stay, room)
-        place[members] = before
-        flat: Part = self.call(parts.fitted, room, sizes)
-        self.call(parts.list_predecessors, flat, sizes[0])
-        return flat
-
-    def _widen(self, below: tuple[Floats, Floats], above: tuple[Floats, Floats], residual: float) -> bool:
-        """Widen bounds by what roundings may add up to, until they are proved; values and times are by position."""
-        bounds, members = self.bounds, self.sorted
-        at = bounds.place[members]
-        (low, time), (high, height) = ((value[at], times[at]) for value, times in (below, above))
-        finite = members[low > -np.inf]
-        for _ in range(steps.ROUNDS):
-            bounds.low[members] = low - self.exit_error - residual * time
-            bounds.high[members] = high + self.exit_error + residual * height
-            missing = self.call(steps.lacking, self.game, bounds, members, self.inside is not None)
-            if missing == 0:
-                bounds.rival[members] -= 2 * float((bounds.high[finite] - bounds.low[finite]).max(initial=0.0))
-                return True
-            if not missing < np.inf:
-                return False
-            residual = 2 * residual + 1.5 * missing
-        return False
-
-    def _write(self, policy: Ints, value: Floats) -> None:
+    def write(self, policy: Ints, value: Floats) -> None:
         """The choices of the members: at positions of several, those elsewhere go to where it is left, or rest.
 
         Remembers what their states are worth, by position, as a hint for larger budgets.
         """
         graph, bounds = self.graph, self.bounds
-        chosen = self._by_position(self.part.origin[policy], NOWHERE)  # NOWHERE: rest, or lost
+        chosen = self.by_position(self.part.origin[policy], NOWHERE)  # NOWHERE: rest, or lost
         self.call(parts.write, graph, bounds, self.sorted, chosen, value, self.engine.known)
         if self.inside is not None:
             self.call(places.lead_out, graph, bounds, self.members, chosen, self.inside, self.local)
 
     # ------------------------------------------------------------------ what has no finite value
 
-    def _lose(self, members: Ints) -> None:
+    def lose(self, members: Ints) -> None:
         """Members from which nobody surely leaves: −∞."""
         self.bounds.low[members] = self.bounds.high[members] = -np.inf
         self.bounds.policy[members] = self.graph.ptr[members]
@@ -524,16 +367,16 @@ class Component:
         finite = np.zeros(self.size, np.bool_)
         finite[self.order] = True
         lost = ~finite[self.bounds.place[self.members]]
-        self._lose(self.members[lost])
+        self.lose(self.members[lost])
         if self.engine.discount == 1 and not part.constant[~leaves].any() and leaves.any():
             worth = part.constant[leaves] / part.leak[leaves]
             low, high, flat = np.full(self.size, -np.inf), np.full(self.size, -np.inf), np.ones(self.size)
             low[self.order], high[self.order] = worth.min(), worth.max()
-            self._write(self._first_policy(), np.full(self.size, np.nan))
-            if self._widen((low, flat), (high, flat), float(np.finfo(np.float64).eps) * np.abs(worth).max()):
+            self.write(self.first_policy(), np.full(self.size, np.nan))
+            if plains.widen(self, (low, flat), (high, flat), float(np.finfo(np.float64).eps) * np.abs(worth).max()):
                 return
         members = self.members[~lost]
-        self._write(self.part.ptr[:-1], np.full(self.size, np.nan))
+        self.write(self.part.ptr[:-1], np.full(self.size, np.nan))
         self.bounds.low[members], self.bounds.high[members] = -np.inf, np.inf
 
     def _unknown(self) -> None:

@@ -24,14 +24,19 @@ A grain a few hundred times the roundings will do: what differs by more is told 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.plan.assured import steps
 from almostsure.plan.assured.component import approach, parts
-from almostsure.plan.assured.component.sweeps import choice_owner, choice_worth, solve_directly
-from almostsure.plan.assured.steps import Part
+from almostsure.plan.assured.component.parts import NO_STAY
+from almostsure.plan.assured.component.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
+from almostsure.plan.assured.steps import NOWHERE, Part
+
+if TYPE_CHECKING:
+    from almostsure.plan.assured.component.component import Component
 
 GRAIN = 2.0**-43  # of the largest value: how much values beside each other on a plain differ, at most
 COARSER = 64  # times, the next grain if that is too fine
@@ -113,3 +118,109 @@ def _first_policy(call: Callable[..., Any], part: Part, usable: Bools) -> Ints |
     if not call(parts.leaves, part, queue, policy):
         call(parts.first_policy, part, usable, queue, policy)
     return policy
+
+
+# ---------------------------------------------------------------------- a component
+
+
+def attempt(component: Component, sweeper: Sweeper | None, half: float, threshold: float) -> float:
+    """Solve the equations directly, after sweeps if they are many, and prove bounds however long it takes to leave.
+
+    Returns how wide these are, in shares of what is asked for; ∞ if nothing was proved.
+    """
+    part, value, policy = component.part, component.guess.copy(), component.part.ptr[:-1].copy()
+    swept = sweeper is not None and sweeper.run(part.constant, value, policy, threshold)
+    if not (swept and component.call(parts.leaves, part, np.arange(value.size, dtype=np.uint32), policy)):
+        policy = component.first_policy()
+    policy, value = solve_directly(part, policy, part.constant)
+    return _prove_plains(component, (value, policy), half) if np.isfinite(value).all() else np.inf
+
+
+def _prove_plains(component: Component, found: tuple[Floats, Ints], half: float) -> float:
+    """Prove bounds with plains of finer or coarser grain, and keep the closest; returns how wide they are."""
+    bounds, members = component.bounds, component.sorted
+    sides = (bounds.low, bounds.high, bounds.policy, bounds.rival)
+    size = float(np.abs(found[0]).max(initial=0.0))
+    grain, excess = GRAIN * size, np.inf
+    while excess == np.inf or (excess > 1 and grain <= half * max(1.0, size)):
+        before = [side[members] for side in sides]
+        now = component.excess(half) if _prove_level(component, found, grain) else np.inf
+        if now < excess:
+            excess = now
+        else:
+            for side, kept in zip(sides, before, strict=True):
+                side[members] = kept
+        grain *= COARSER
+        if not 0 < grain <= size:
+            break
+    return excess
+
+
+def _prove_level(component: Component, found: tuple[Floats, Ints], grain: float) -> bool:
+    """Write the policy and prove bounds with plains of a given grain."""
+    over, under = _above(component, found[0], grain), below(component.call, component.part, found, grain)
+    if over is None or under is None:
+        return False
+    worth, time, policy = under
+    _, low = component.fill(worth, policy)
+    high, (tall, short) = (
+        component.by_position(over[0], -np.inf),
+        (component.by_position(x, 0.0) for x in (over[1], time)),
+    )
+    if component.can_stay.size:
+        high = np.where(component.can_stay, np.maximum(high, 0.0), high)
+    return widen(component, (low, short), (high, tall), float(np.finfo(np.float64).eps) / 2 * np.abs(worth).max())
+
+
+def _above(component: Component, value: Floats, grain: float) -> tuple[Floats, Floats] | None:
+    """Upper bounds of the positions that surely leave, but for roundings, and over how many steps these add up."""
+    plain = label(component.part, value, grain)
+    while True:
+        flat, guess = _flatten(component, plain), np.full(int(plain.max()) + 1, -np.inf)
+        np.maximum.at(guess, plain, value)
+        found = above(component.call, flat, guess)
+        if found is None:
+            return None
+        more = label(flat, found[0], grain)
+        if more.max() + 1 == found[0].size:
+            return found[0][plain], roundings(flat, *found, grain)[plain]
+        plain = more[plain]  # what was made one may be on a level with others now
+
+
+def _flatten(component: Component, plain: Ints) -> Part:
+    """The equations of the plains, in which the positions are that can surely leave."""
+    place, members, can_stay = component.bounds.place, component.members, NO_STAY
+    number = component.by_position(plain, NOWHERE)
+    if component.can_stay.size:
+        can_stay = np.zeros(int(plain.max()) + 1, np.bool_)
+        can_stay[plain[component.can_stay[component.order]]] = True
+    before = place[members]
+    at = number[before]
+    component.lose(members[at == NOWHERE])
+    together = members[np.argsort(at, kind="stable")[: np.count_nonzero(at != NOWHERE)]]
+    place[members] = at
+    room = component.engine.room("plains", together.size, *component.call(parts.spread, component.graph, together))
+    sizes, _ = component.call(parts.cut, component.game, component.bounds, together, can_stay, room)
+    place[members] = before
+    flat: Part = component.call(parts.fitted, room, sizes)
+    component.call(parts.list_predecessors, flat, sizes[0])
+    return flat
+
+
+def widen(component: Component, below: tuple[Floats, Floats], above: tuple[Floats, Floats], residual: float) -> bool:
+    """Widen bounds by what roundings may add up to, until they are proved; values and times are by position."""
+    bounds, members = component.bounds, component.sorted
+    at = bounds.place[members]
+    (low, time), (high, height) = ((value[at], times[at]) for value, times in (below, above))
+    finite = members[low > -np.inf]
+    for _ in range(steps.ROUNDS):
+        bounds.low[members] = low - component.exit_error - residual * time
+        bounds.high[members] = high + component.exit_error + residual * height
+        missing = component.call(steps.lacking, component.game, bounds, members, component.inside is not None)
+        if missing == 0:
+            bounds.rival[members] -= 2 * float((bounds.high[finite] - bounds.low[finite]).max(initial=0.0))
+            return True
+        if not missing < np.inf:
+            return False
+        residual = 2 * residual + 1.5 * missing
+    return False

@@ -1,6 +1,6 @@
 """Sweeps with direct solves: the values of one component, until every residual is below a threshold.
 
-*Sweeps.*  Positions are ordered by value (:func:`.places.estimate`), and a value that
+*Sweeps.*  Positions are ordered by value (:func:`.estimate.estimate`), and a value that
 changes wakes those that look at it.  A sweep visits only the active ones, and only so far ahead that what it spreads is
 already nearly right: the work goes where the residual is.
 
