@@ -19,7 +19,7 @@ from almostsure.errors import (
     UnknownName,
 )
 from almostsure.files import load_tensors, save_tensors
-from almostsure.learn import EnvSampler, Episode, OnlineShield, count_outcomes, samples_needed
+from almostsure.learn import Counts, EnvSampler, Episode, OnlineShield, count_outcomes, samples_needed
 from almostsure.shield.protocol import Guard
 from almostsure.testing import mdps
 
@@ -421,6 +421,15 @@ def test_what_was_counted_in_an_environment_is_known_wherever_it_starts():
         match=r"other states and actions: 16 states with 65 choices, those given are 48 .* OnlineShield\(sampler",
     ):
         OnlineShield("CliffWalking-v1", known=known)
+
+
+def test_what_counts_assume_is_said_of_whatever_knows_them(tmp_path):
+    known, said = Counts(OnlineShield(num_states=2, actions=1).space, caveat="If the log is complete."), []
+    known.see(0, 1, 0, times=100)
+    for shield in (OnlineShield(num_states=2, actions=1, known=known), OnlineShield(known, known=known)):
+        shield.save(tmp_path / "shield")
+        said += [shield, OnlineShield.load(tmp_path / "shield", num_states=2, actions=1)]
+    assert [str(shield.confidence(0.5)).count("If the log is complete.") for shield in said] == [1, 1, 1, 1]
 
 
 def test_the_spaces_of_an_environment_are_enough():

@@ -238,6 +238,12 @@ def shows_indices(env: Any, observations: Any) -> bool:
     return isinstance(model, MDP) and isinstance(observations, Discrete) and observations.n == model.num_states
 
 
+def has_names(space: Space, env: Any) -> bool:
+    """Whether the model that an environment plays has the names of ``space``: an index means the same state then."""
+    own: MDP = env.unwrapped.mdp
+    return (own.state_names is None) == (space.state_names is None) and not own.otherwise_named(space)
+
+
 def most_steps(env: Any) -> int | None:
     """After how many steps an environment ends every episode, if that is known: its TimeLimit's, or its own limit."""
     spec = getattr(env, "spec", None)

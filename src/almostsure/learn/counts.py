@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import one_of
-from almostsure.errors import ArgumentError, LimitReached
+from almostsure.arguments import as_python, one_of
+from almostsure.errors import ArgumentError, LimitReached, ModelError
 from almostsure.learn.bounds import Confidence, confidence
 from almostsure.learn.evidence import check_mu
 from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype, offsets
@@ -28,7 +28,7 @@ from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
 from almostsure.model.space import Space
-from almostsure.wording import counted
+from almostsure.wording import brief, counted
 
 UNKNOWN = ("refuse", "allow")
 Unknown = Literal["refuse", "allow"]
@@ -54,6 +54,16 @@ class Block(NamedTuple):
     outcomes: Outcomes
     sampled: Ints  # the choices that were sampled, ascending …
     samples: Ints  # … and how often
+
+
+def by_name(observation: object) -> str:
+    """The ``encode`` of a space whose states got their numbers from their names: a number that is shown is none."""
+    if not isinstance(observation, str):
+        raise ModelError(
+            f"an observation must be the name of a state, as the log has them; got {brief(as_python(observation))}. "
+            "Pass state_of, a function of (observation, env) that returns the name."
+        )
+    return observation
 
 
 def outcome_key(space: Space, choice: Any, next_state: Any, damage: Any) -> Any:

@@ -439,6 +439,7 @@ class OnlineShield:
             "needed": str(self.needed),
             "steps": str(self.ledger.steps),
             "num_states": str(self.space.num_observed),
+            "caveat": self.counts.caveat,
         }
         save_tensors(path, kind=KIND, model=self.space.fingerprint, arrays=arrays, strings=strings)
 
@@ -460,6 +461,7 @@ class OnlineShield:
             if set(arrays) != set(FILED):
                 raise ValueError(f"it must hold {', '.join(FILED)}; got {sorted(arrays)}")
             result._watched.restore(arrays)
+            result.counts.caveat = strings.get("caveat", result.counts.caveat)
             entries = (arrays[name] for name in ("surprises", "violations", "sums"))
             result.ledger = Ledger.from_arrays(int(strings["steps"]), *entries)
         return result

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
-from almostsure.learn.counts import ARRAYS, Counts
+from almostsure.learn.counts import ARRAYS, Counts, by_name
 
 WATCHED = (*ARRAYS, "ended", "began")
+ITS_COUNTS = "Make the shield of the counts: OnlineShield(counts, known=counts)."
 
 
 @final
@@ -41,8 +42,16 @@ class Watched:
                 f"the counts belong to other states and actions: {theirs} choices, those given are {ours}. Give the "
                 "shield what was counted: OnlineShield(sampler, known=count_outcomes(sampler, n))."
             )
+        if known.space.encode is by_name and self.space.state_names is None:
+            other = "theirs have names, in the order of the alphabet, and those given have numbers"
+        else:
+            other = known.space.otherwise_named(self.space)
+        if other:
+            raise ModelMismatch(f"the counts number their states and actions otherwise: {other}. {ITS_COUNTS}")
         self.counts.restore(known.to_arrays())
         self.counts.ended |= known.ended
+        if known.caveat not in self.counts.caveat:
+            self.counts.caveat = f"{self.counts.caveat} {known.caveat}".lstrip()
 
     def begin(self, states: Iterable[int]) -> None:
         """Take in that runs began in these states."""

@@ -466,6 +466,18 @@ class Space:
             and (self.end, self.unknown) == (other.end, other.unknown)
         )
 
+    def otherwise_named(self, other: Space) -> str:
+        """A state or action that has another name in ``other``, in words: a number means something else; "" if none."""
+        states, actions = min(self.num_observed, other.num_observed), min(self.num_actions, other.num_actions)
+        for what, ours, theirs, size in (
+            ("state", self.state_names, other.state_names, states),
+            ("action", self.action_names, other.action_names, actions),
+        ):
+            if ours is not None and theirs is not None and ours[:size] != theirs[:size]:
+                at = next(i for i in range(size) if ours[i] != theirs[i])
+                return f"{what} {at} is {ours[at]!r}, and not {theirs[at]!r}"
+        return ""
+
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 

@@ -6,8 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import almostsure as asure
-from almostsure.errors import ArgumentError, CorruptFile, FileError, LimitReached, ModelError, NoSafeAction, UnknownName
+from almostsure.errors import (
+    ArgumentError,
+    CorruptFile,
+    FileError,
+    LimitReached,
+    ModelError,
+    ModelMismatch,
+    NoSafeAction,
+    UnknownName,
+)
+from almostsure.gym import ShieldedEnv
 from almostsure.learn import OnlineShield, learn_from_logs
+from almostsure.learn.learners import ShieldedQ
 from almostsure.learn.logs.learn import known_choices
 from almostsure.testing import mdps
 
@@ -163,6 +174,30 @@ def test_abstractions_say_so():
     with pytest.raises(ModelError, match=r"state must be an integer, 0 or more; got 0.5 at row 0 \(and 2 more rows\)"):
         learn(log, encode=lambda name: 0.5)
     assert learn(log).mdp.state_names[:4] == ("a", "b", "c", "d")
+
+
+def test_states_that_were_logged_by_name_are_not_taken_for_those_of_the_same_number():
+    rows = [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 1], [1] * 4, [0] * 4, [0, 5, 0, 0]
+    mdp = asure.from_transitions(*rows, state_names=["start", "goal"], action_names=["go", "jump"])
+    log = {"s": ["start", "goal"] * 80, "a": ["go", "go", "jump", "jump"] * 40, "s'": ["goal"] * 160}
+    learned = learn(log | {"d": [0, 0, 5, 0] * 40, "episode": np.arange(160) // 2}, mu=0.3, actions=["go", "jump"])
+    assert learned.mdp.state_names == ("goal", "start")
+    assert learned.shield.allowed("start", 0).tolist() == [0]
+    with pytest.raises(ModelMismatch, match="than what is trained on: state 0 is 'goal', and not 'start'"):
+        ShieldedQ(shield=learned.shield).train(mdp, 0, steps=10, seed=0)
+    with pytest.raises(ModelMismatch, match="otherwise: state 0 is 'goal', and not 'start'"):
+        OnlineShield(mdp, known=learned.counts)
+    nameless = asure.from_transitions(*rows)
+    with pytest.raises(ModelMismatch, match="theirs have names, in the order of the alphabet"):
+        OnlineShield(nameless, known=learned.counts)
+    online = OnlineShield(learned.counts, known=learned.counts)
+    for guard in (learned.shield, online):
+        for env in (asure.to_gymnasium(mdp), asure.to_gymnasium(nameless)):
+            with pytest.raises(ModelError, match=r"the name of a state, as the log has them; got 0\. Pass state_of"):
+                ShieldedEnv(env, guard, 0).reset(seed=0)
+            by_name = ShieldedEnv(env, guard, 0, state_of=lambda state, env: ["start", "goal"][state])
+            assert by_name.reset(seed=0)[1]["action_mask"].tolist() == [1, 0]
+    assert ShieldedEnv(asure.to_gymnasium(learned.mdp), learned.shield, 0).reset(seed=0)[1]["action_mask"].sum() == 1
 
 
 def test_known_choices_are_known_by_count():

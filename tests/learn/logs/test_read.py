@@ -157,12 +157,14 @@ def test_bad_parquet_files(tmp_path, make_log, hazard, monkeypatch):
 def test_names_of_states_and_actions(tmp_path):
     log = {"s": ["b", "a"] * 40, "a": ["stay", "go"] * 40, "s'": ["a", "b"] * 40, "d": [0, 1] * 40}
     for given in (log, write_csv(tmp_path / "log.csv", {name: np.array(values) for name, values in log.items()})):
-        learned = learn(given)
+        learned = learn(given, actions=["stay", "go"])
         assert learned.mdp.state_names[:2] == ("a", "b")
-        assert learned.mdp.action_names == ("go", "stay")
+        assert learned.mdp.action_names == ("stay", "go")
         assert learned.minimal.of("b", "stay") == asure.INFINITE  # leads to "a", where "stay" is unknown and "go" hurts
     named = learn(log, actions=["stay", "go", "jump"])
     assert named.mdp.action_names == ("stay", "go", "jump")
+    with pytest.raises(ArgumentError, match=r"in the order in which they are numbered.*actions=\['go', 'stay'\]"):
+        learn(log)
     with pytest.raises(ModelError, match="actions must name all actions of the log; it shows 'go', too"):
         learn(log, actions=["stay", "jump"])
     with pytest.raises(ArgumentError, match="actions must be names, as in the log; got numbers"):

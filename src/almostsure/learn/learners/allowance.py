@@ -119,6 +119,8 @@ class Shielded(Allowance):
         self.watches = not self.exact
         self._is_terminal = ground.is_terminal
         self._theirs = _matching(self.mdp, shield.space, self._is_terminal)
+        if not self.exact and (other := shield.space.otherwise_named(self.mdp)):
+            raise ModelMismatch(f"the shield numbers states and actions otherwise than what is trained on: {other}.")
         if isinstance(shield, Shield):
             if ground.model is not None and not self.exact:
                 _check_learned(shield, ground.model)
