@@ -241,3 +241,25 @@ def test_who_looks_after_every_sample_is_not_fooled(others):
 
 def test_nothing_speaks_against_mu_before_anything_was_seen():
     assert evidence_against(Counts(asure.example("paper")), 0.5) == (pytest.approx(0), 0)
+
+
+def test_only_outcomes_that_a_space_can_have_are_counted():
+    counts = Counts(asure.example("paper"), max_damage=1)
+    assert counts.see(np.int64(0), 0, 1, times=2.0)
+    for wrong, said in (
+        ((3, 0, 0), "choice must be at most 2; got 3"),
+        ((0, 2, 0), "next_state must be at most 1; got 2"),
+        ((0, 0, 300), "damage must be at most 255; got 300"),
+        ((0, 0, 0.5), "damage must be a whole number; got 0.5"),
+        ((0, 0, -1), "damage must be at least 0; got -1"),
+        (("circle", 0, 0), "choice must be a whole number; got 'circle'"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            counts.see(*wrong)
+    with pytest.raises(ArgumentError, match="times must be at least 1; got -3"):
+        counts.see(0, 0, 0, times=-3)
+    assert (counts.total, counts.num_outcomes, counts.max_damage) == (2, 1, 1)
+    assert counts.see(0, 0, 7)
+    assert counts.max_damage == 7
+    with pytest.raises(ArgumentError, match="space must be a model, or the space of one; got 'paper'"):
+        Counts("paper")

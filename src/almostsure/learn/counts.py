@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import as_python, one_of
+from almostsure.arguments import as_python, count, one_of
 from almostsure.errors import ArgumentError, LimitReached, ModelError
 from almostsure.learn.bounds import Confidence, confidence
 from almostsure.learn.evidence import check_mu
@@ -54,6 +54,13 @@ class Block(NamedTuple):
     outcomes: Outcomes
     sampled: Ints  # the choices that were sampled, ascending …
     samples: Ints  # … and how often
+
+
+def _within(name: str, value: int, end: int, least: int = 0) -> int:
+    """A whole number from ``least`` up to, but not including, ``end``; made quick, for steps."""
+    if type(value) is int and least <= value < end:
+        return value
+    return count(name, value, least=least, most=end - 1)
 
 
 def by_name(observation: object) -> str:
@@ -120,6 +127,8 @@ class Counts:
         caveat: str = "",
         ended: Iterable[int] = (),
     ) -> None:
+        if not isinstance(space, Space):
+            raise ArgumentError(f"space must be a model, or the space of one; got {brief(space)}")
         if space.num_choices * space.num_states * DAMAGES >= 2**63:
             raise LimitReached(
                 f"{space.num_choices:,} choices and {space.num_states:,} states are too many to count outcomes of"
@@ -147,6 +156,11 @@ class Counts:
 
     def see(self, choice: int, next_state: int, damage: int, reward: float = 0.0, *, times: int = 1) -> bool:
         """Take in one outcome, seen ``times`` times in a row; returns whether it is new."""
+        choice = _within("choice", choice, self.samples.size)
+        next_state = _within("next_state", next_state, self.space.num_states)
+        damage, times = _within("damage", damage, DAMAGES), _within("times", times, 2**62, least=1)
+        if damage > self.max_damage:
+            self.max_damage = damage  # what was seen is possible
         single, key = self._singly(), outcome_key(self.space, choice, next_state, damage)
         before, total, first = single.get(key, (0, 0.0, int(self.samples[choice]) + 1))
         single[key] = before + times, total + times * reward, first

@@ -200,6 +200,41 @@ def test_states_that_were_logged_by_name_are_not_taken_for_those_of_the_same_num
     assert ShieldedEnv(asure.to_gymnasium(learned.mdp), learned.shield, 0).reset(seed=0)[1]["action_mask"].sum() == 1
 
 
+class NotAvailable:
+    """What data frames have where a value is missing: it cannot even be compared."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    def __repr__(self):
+        return "<NA>"
+
+
+def test_columns_of_mixed_types():
+    log = {"s": [0, 1], "a": [0, 0], "s'": [1, 0], "d": [0, 1], "terminated": [False, True]}
+    straight = learn(log)
+    for column in (["0", "1"], ["0.0", " 1 "], np.array([False, True], object), [0, True], np.array(["0", "1"])):
+        assert same(learn(log | {"d": column}), straight)
+    assert same(learn(log | {"terminated": np.array([False, True], object)}), straight)
+    shown = {"s": [(0, 0), (0, 1)], "s'": [(0, 1), None]}  # nothing is shown after the end
+    assert learn(log | shown, encode=lambda pair: pair[1]).counts.num_outcomes == 2
+    for name, column, said in (
+        ("terminated", [False, None], "terminated must be true or false; got nothing at row 1"),
+        ("terminated", np.array([False, NotAvailable()], object), "true or false; got <NA> at row 1"),
+        ("s", ["0", NotAvailable()], "state must be an integer, 0 or more, or a name; got <NA> at row 1"),
+        ("d", np.ma.array([0, 1], mask=[False, True]), "damage must be .*; got nothing at row 1"),
+        ("d", ["0", "one"], "damage must be .*; got 'one' at row 1"),
+        ("d", dict.fromkeys(range(1000)), r"damage must be a column, one entry per row; got .{1,80}\. Make columns of"),
+    ):
+        with pytest.raises(ModelError, match=said):
+            learn(log | {name: column})
+
+
 def test_known_choices_are_known_by_count():
     log = {"s": [0] * 30, "a": [0] * 30, "s'": [0] * 30, "d": [0] * 30}
     assert [

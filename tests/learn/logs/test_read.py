@@ -113,7 +113,9 @@ def test_bad_csv_files(tmp_path):
     refused(tmp_path, HEADER + "0,0,0,0,1,0.5,1.5,0\n", ModelError, r"damage must be .*; got 1.5 at row 0 of ")
     refused(tmp_path, HEADER + "0,0,0,0,1,0.5,nan,0\n", ModelError, "damage must be .*; got nothing at row 0 of ")
     refused(tmp_path, HEADER + "0,0,x,0,1,0.5,0,0\n", ModelError, "numbers or names, not both; they were names")
-    refused(tmp_path, HEADER + "0,0,0,0,1,much,0,0\n", CorruptFile, "Row #2: .*conversion error to double.*'much'")
+    refused(
+        tmp_path, HEADER + "0,0,0,0,1,much,0,0\n", ModelError, "reward must be a finite number; got 'much' at row 0"
+    )
     refused(
         tmp_path, HEADER + "0,0,0,0,1,0.5,0,perhaps\n", ModelError, "terminated must be true or false; got 'perhaps'"
     )
@@ -122,6 +124,14 @@ def test_bad_csv_files(tmp_path):
     refused(tmp_path, 'state,action,next_state,damage\n0,0,1,"0\n', ModelError, "damage must be")
     refused(tmp_path, "stat,action,next_state,damage\n", UnknownName, "unknown column 'state'. Did you mean 'stat'")
     refused(tmp_path, "s;a;s';d\n0;0;0;0\n", UnknownName, "has: s;a;s';d")
+
+
+def test_amounts_in_late_rows_of_csv_files_may_be_fractions(tmp_path):
+    rows = "".join(f"{episode},0,0,0,0,1,1,0\n" for episode in range(80_000))  # types are read off the first megabyte
+    path = tmp_path / "log.csv"
+    path.write_text(f"{HEADER}{rows}80000,0,0,0,0,0.5,1.0,0\n")
+    assert learn(path).counts.damage.tolist() == [1]
+    refused(tmp_path, f"{HEADER}{rows}80000,0,0,0,0,1,0.5,0\n", ModelError, "got 0.5 at row 80,000 of ")
 
 
 def test_a_byte_order_mark_and_spaces(tmp_path):

@@ -18,6 +18,7 @@ from almostsure.arguments import and_more, as_python, one_of
 from almostsure.errors import Blame, ModelError, UnknownName
 from almostsure.model.arrays import Bools, Floats, Ints
 from almostsure.model.space import Encode
+from almostsure.wording import brief
 
 NAMES = {  # ours, and what else is taken for it
     "state": ("state", "s"),
@@ -37,6 +38,7 @@ ENCODE = "Pass encode=, a function that numbers the states."
 TRUTH = "must be true or false"
 TRUTHS = {"true": 1, "false": 0, "1": 1, "0": 0}  # as text
 NUMBER = re.compile(r"\d+(\.0*)?")
+AMOUNT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 LARGEST = 2**53  # beyond, floating-point numbers skip integers
 
 Place = Callable[[int], str]
@@ -220,8 +222,7 @@ def _note_ends(values: list[Any], piece: Piece, reader: Reader) -> None:
 
 
 def _damages(values: Any, place: Place, most: int) -> Ints:
-    array = _array(values)
-    return whole("damage", array.astype(np.int64) if array.dtype.kind == "b" else array, place, most=most)
+    return whole("damage", _without_truths(values), place, most=most)
 
 
 def encoded(name: str, values: Iterable[Any], encode: Encode, place: Place) -> list[Any]:
@@ -256,8 +257,8 @@ def flags(name: str, values: Any, size: int, place: Place) -> Bools:
     """A column of truths, or of zeros and ones; all false where there is none."""
     if values is None:
         return np.zeros(size, np.bool_)
-    array = _array([TRUTHS.get(str(one).strip().lower(), one) for one in values] if _has_text(values) else values)
-    numbers = _numbers(name, array.astype(np.int64) if array.dtype.kind == "b" else array, place, TRUTH)
+    told = [TRUTHS.get(str(one).strip().lower(), one) for one in values] if _has_text(values) else values
+    numbers = _numbers(name, _without_truths(told), place, TRUTH)
     _require((numbers == 0) | (numbers == 1), name, TRUTH, numbers, place)
     return numbers.astype(np.bool_)
 
@@ -287,10 +288,25 @@ def _numbers(name: str, values: Any, place: Place, rule: str, remedy: str = "") 
         )
     if array.dtype.kind in "iuf":
         return array
-    listed = array.tolist()
+    listed = [_number(one) for one in array.tolist()]
     good = np.array([isinstance(one, (int, float)) and not isinstance(one, bool) for one in listed], np.bool_)
     _require(good, name, rule, array, place, remedy)
     return np.array([float(one) for one in listed])
+
+
+def _number(value: Any) -> Any:
+    """The number that a text is; anything else as it is."""
+    return float(value) if isinstance(value, str) and AMOUNT.fullmatch(value.strip(" ")) else value
+
+
+def _without_truths(values: Any) -> npt.NDArray[Any]:
+    """A column with 1 for true and 0 for false."""
+    array = _array(values)
+    if array.dtype.kind == "b":
+        return array.astype(np.int64)
+    if array.dtype.kind == "O" and array.ndim == 1:
+        return np.array([int(one) if isinstance(one, (bool, np.bool_)) else one for one in array.tolist()], np.object_)
+    return array
 
 
 def _array(values: Any) -> npt.NDArray[Any]:
@@ -315,5 +331,6 @@ def _require(
         return
     at = int(np.argmin(good))
     more, got = int(good.size - np.count_nonzero(good)) - 1, as_python(values[at])
-    shown = "nothing" if got is None or got == "" else "NaN" if got != got else repr(got)
+    is_nan = isinstance(got, float) and got != got
+    shown = "nothing" if got is None or (isinstance(got, str) and not got) else "NaN" if is_nan else brief(got)
     raise ModelError(f"{name} {rule}; got {shown} at {place(at)}{and_more(more, 'row')}. {remedy}".rstrip())

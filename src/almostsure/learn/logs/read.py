@@ -14,10 +14,12 @@ import numpy as np
 from almostsure.errors import CorruptFile, FileError, ModelError, optional
 from almostsure.learn.logs.columns import NAMES, Piece, find_columns, flags
 from almostsure.model.arrays import Bools
+from almostsure.wording import brief
 
 CHUNK = 1 << 15  # rows read together
 Columns = Mapping[str, str] | None
 
+AMOUNTS = ("reward", "damage", "cumulative_damage")
 FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}  # files by their ending
 
 
@@ -57,10 +59,14 @@ def read_table(log: Any, columns: Columns) -> Iterator[Piece]:
 
 def _column(name: str, values: Any) -> Any:
     """A column, such that it can be sliced."""
-    column = values if isinstance(values, (list, tuple, np.ndarray)) else np.asarray(values)
-    if np.ndim(column) == 0 and not isinstance(column, (list, tuple)):
+    if isinstance(values, np.ma.MaskedArray):
+        values = values.tolist()  # None where it is masked
+    if isinstance(values, (list, tuple)):
+        return values
+    column = np.asarray(values)
+    if column.ndim == 0:
         raise ModelError(
-            f"{name} must be a column, one entry per row; got {values!r}. Make columns of rows: "
+            f"{name} must be a column, one entry per row; got {brief(values)}. Make columns of rows: "
             "{name: [row[name] for row in rows] for name in rows[0]}."
         )
     return column
@@ -132,8 +138,8 @@ def _batches(path: str, form: str, columns: Columns) -> Iterator[Piece]:
         dataset, begin = pyarrow.dataset.dataset(path, format=form), 0
         there = {name.strip(): name for name in dataset.schema.names}
         found = find_columns(there, columns, repr(path))
-        if form == "csv" and "reward" in found:
-            dataset = pyarrow.dataset.dataset(path, format=_csv_format(pyarrow, there[found["reward"]]))
+        if form == "csv":
+            dataset = pyarrow.dataset.dataset(path, format=_csv_format(pyarrow, dataset.schema, there, found))
         names = sorted({there[theirs] for theirs in found.values()})
         for batch in dataset.to_batches(columns=names, batch_size=CHUNK, use_threads=False):
             parts = {ours: _values(batch.column(there[theirs]), pyarrow) for ours, theirs in found.items()}
@@ -148,10 +154,13 @@ def _batches(path: str, form: str, columns: Columns) -> Iterator[Piece]:
         raise FileError(f"cannot read {path!r}: {error.strerror or missing}.", path=path) from error
 
 
-def _csv_format(pyarrow: Any, reward: str) -> Any:
-    """Types are read off the first rows; but rewards may be fractions even if the first ones are not."""
-    options = pyarrow.csv.ConvertOptions(column_types={reward: pyarrow.float64()})
-    return pyarrow.dataset.CsvFileFormat(convert_options=options)
+def _csv_format(pyarrow: Any, schema: Any, there: Mapping[str, str], found: Mapping[str, str]) -> Any:
+    """Types are read off the first rows; but numbers may be written as fractions even if the first ones are not."""
+    amounts = (there[found[ours]] for ours in AMOUNTS if ours in found)
+    kinds = {name: schema.field(name).type for name in amounts}
+    whole = [name for name, kind in kinds.items() if pyarrow.types.is_integer(kind) or pyarrow.types.is_null(kind)]
+    types = dict.fromkeys(whole, pyarrow.float64())
+    return pyarrow.dataset.CsvFileFormat(convert_options=pyarrow.csv.ConvertOptions(column_types=types))
 
 
 def _values(column: Any, pyarrow: Any) -> Any:
