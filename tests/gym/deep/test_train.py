@@ -199,6 +199,8 @@ def test_refused(hazard, arguments, said):
 def test_a_budget_that_is_too_small():
     with pytest.raises(Infeasible, match=r"a budget of 1 is not enough at the start: .* needs 2"):
         train_maskable_ppo("quicksand", 1, total_timesteps=64)
+    with pytest.raises(ArgumentError, match=r"settings must be Settings\(…\); got {'n_envs': 2}"):
+        train_maskable_ppo("corridor", 3, settings={"n_envs": 2})
     with pytest.raises(ArgumentError, match="budget must be given with a model"):
         train_maskable_ppo("quicksand", total_timesteps=64)
 

@@ -134,6 +134,17 @@ def test_amounts_in_late_rows_of_csv_files_may_be_fractions(tmp_path):
     refused(tmp_path, f"{HEADER}{rows}80000,0,0,0,0,1,0.5,0\n", ModelError, "got 0.5 at row 80,000 of ")
 
 
+def test_no_file_counts_twice(tmp_path):
+    path, linked, copy = (tmp_path / name for name in ("log.csv", "link.csv", "copy.csv"))
+    for one in (path, copy):
+        one.write_text("s,a,s',d\n0,0,0,0\n")
+    linked.symlink_to(path)
+    assert learn([path, copy]).counts.total == 2
+    for again in (path, str(path), linked):
+        with pytest.raises(ModelError, match=r"each file of a log must be named once; got '.*\.csv' twice"):
+            learn([path, copy, again])
+
+
 def test_a_byte_order_mark_and_spaces(tmp_path):
     path = tmp_path / "log.csv"
     path.write_bytes(b"\xef\xbb\xbfs, a, s', d, terminated\r\n0, 0, 1, 0, False\r\n1, 1, 0, 2, TRUE\r\n")

@@ -9,12 +9,13 @@ from typing import Any
 import numpy.typing as npt
 
 from almostsure.arguments import count, names_right_word
-from almostsure.errors import Interrupted
+from almostsure.errors import ArgumentError, Interrupted
 from almostsure.gym.deep.agent import DeepAgent, agent_of
 from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.settings import DEFAULT, Settings
 from almostsure.gym.deep.training_env import Source, training_env
 from almostsure.learn.ledger import Ledger
+from almostsure.wording import brief
 
 
 @names_right_word
@@ -70,6 +71,8 @@ def train_maskable_ppo(
     (0.0, True)
     """
     total_timesteps = count("total_timesteps", total_timesteps, least=2)
+    if not isinstance(settings, Settings):
+        raise ArgumentError(f"settings must be Settings(…); got {brief(settings)}")
     on = training_env(source, budget, settings.for_steps(total_timesteps), features=features, ledger=ledger)
     ppo = build(on, seed=count("seed", seed, least=0, most=2**32 - 1), device=device, policy_kwargs=policy_kwargs)
     try:

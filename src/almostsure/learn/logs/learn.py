@@ -182,7 +182,19 @@ def _read_several(log: Iterable[Any], columns: Columns, encode: Encode | None) -
         if are_episodes:
             yield from minari.read_episodes(group, columns, encode)
         else:
-            yield from itertools.chain.from_iterable(read_log(part, columns, encode) for part in group)
+            yield from itertools.chain.from_iterable(read_log(part, columns, encode) for part in _each_once(group))
+
+
+def _each_once(parts: Iterable[Any]) -> Iterator[Any]:
+    """The parts of a log; a file that is named twice is refused, since its samples would count twice."""
+    files: set[str] = set()
+    for part in parts:
+        if isinstance(part, (str, PathLike)):
+            path = os.path.realpath(os.fspath(part))
+            if path in files:
+                raise ModelError(f"each file of a log must be named once; got {os.fspath(part)!r} twice. Remove one.")
+            files.add(path)
+        yield part
 
 
 def _see(pieces: Iterator[Piece], num_states: int | None, reader: Reader) -> Seen:
