@@ -173,6 +173,15 @@ def test_playing_counts_the_steps_down(paper):
         policy.save_scheduler("never.json")
 
 
+@pytest.mark.parametrize("constraint", [Expected(0), Expected(0.5), Chance(0, 0.5)])
+def test_a_state_where_nothing_happens_may_have_many_actions(constraint):
+    rows = [(0, 0, 1, 1, 1, 1), (0, 1, 1, 1, 0, 0), (1, 0, 1, 1, 0, 0), (1, 1, 1, 1, 0, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), initial={0: 0.5, 1: 0.5})
+    solution = asure.solve_policy(mdp, constraint, horizon=3)
+    assert solution.value == pytest.approx(0.0 if constraint == Expected(0) else 0.5)
+    assert solution.evaluate().expected_return == pytest.approx(solution.value)
+
+
 def test_bad_horizons_and_budgets(paper):
     for bad in (-1, 0, 2.5):
         with pytest.raises(ArgumentError, match=r"horizon must be (at least 1|a whole number); got"):

@@ -178,6 +178,6 @@ def without_steps(policy: Policy, mdp: MDP, limit: Steps) -> Policy:
     for layer in range(layers):
         weights = policy.weights(layer)
         for at, left in zip(counted.tolist(), steps.tolist(), strict=True):
-            given, own = policy.mdp.choices(at), mdp.choices(int(parts.states[at]))
-            table[(left - 1) * layers + layer, own.start : own.stop] = weights[given.start : given.stop]
+            given, own = weights[policy.mdp.choices(at)], mdp.choices(int(parts.states[at])).start
+            table[(left - 1) * layers + layer, own : own + given.size] = given  # one choice where it ends, not all
     return Policy(mdp, probability=table, budget=policy.budget, block=np.arange(horizon))
