@@ -512,6 +512,18 @@ def test_more_damage_or_risk_adds_at_most_its_price():
         assert two.value - one.value <= one.price * step + 1e-9
 
 
+def test_a_risk_of_one_is_no_limit_and_rare_outcomes_have_a_remedy():
+    rows = [
+        (1, 0, 0, 1e-12, 0, 1), (1, 0, 1, 1 - 1e-12, 0, 2), (1, 2, 0, 0.2, 1, 0), (1, 2, 1, 0.8, -1.5, 0),
+    ]  # fmt: skip
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[0], initial=1)
+    assert solve_policy(mdp, Chance(4, 1), discount=0.9).value == 0
+    slow = from_transitions([0, 0], [0, 0], [0, 1], [1 - 1e-12, 1e-12], [1, 0], [0, 0], terminal=[1])
+    with pytest.raises(LimitReached, match=r"too many orders of magnitude\. Pass a horizon"):
+        solve_policy(slow, Expected(1e-9), discount=0.5)
+    assert solve_policy(slow, Expected(1e-9), discount=0.5, horizon=100).value == pytest.approx(2)
+
+
 def test_no_risk_has_no_price(paper):
     text = str(solve_policy(paper(), Chance(2, 0)))
     assert "risk         0 of 0 is used" in text

@@ -23,7 +23,7 @@ from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 
 SHY = 2.0**-44  # the share of a limit that is not used, so that rounding does not exceed it
-APART = "probabilities differ by too many orders of magnitude. Use a discount below 1."
+APART = "probabilities differ by too many orders of magnitude. Pass a horizon, such as 1,000 steps."
 TRIES = 4  # at a limit that rounding must not exceed
 ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
 
@@ -105,8 +105,8 @@ def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer
     proof = Proof(programme.priced, answer.price, answer.potential)
     policy = extract(mdp, programme.flow, programme.visits(answer), proof, budget_of(constraint))
     result = evaluate(mdp, policy, discount=programme.discount)
-    used = result.discounted_damage if isinstance(constraint, Expected) else result.overspends
-    excess = used + result.accuracy - limit_of(constraint)
+    used, most = (result.discounted_damage, math.inf) if isinstance(constraint, Expected) else (result.overspends, 1.0)
+    excess = min(used + result.accuracy, most) - limit_of(constraint)
     return _Found(answer=answer, proof=proof, policy=policy, result=result, used=used, excess=excess)
 
 
