@@ -246,3 +246,13 @@ def test_the_searches_are_right_on_a_known_model():
     followed = list(search.follow(search.unrolled(mdp), lambda history, left: {0: 0.5, 1: 0.5}, 2))
     assert [item[1:] for item in followed if len(item[0]) == 5] == [(2, 0.5, 0.0), (1, 0.5, 1.0)]
     assert sum(chance for history, _, chance, _ in followed if len(history) == 25 or history[-4:-1] == (1, 0, 0)) == 1
+
+
+def test_outcomes_too_rare_to_see_or_to_sample():
+    rows = [(0, 0, 1, 1 - 1e-12, 1, 0), (0, 0, 1, 1e-12, 0, 255), (0, 1, 1, 1, 0, 0)]
+    mdp = asure.from_transitions(*zip(*rows, strict=True), terminal=[1])
+    for seed in range(4):  # some of the policies play the action that hurts once in 10¹² times
+        assert paper.check("Lemma 1", mdp, seed=seed).passed
+    claim = paper.check("Remark 1", mdp)
+    assert claim.passed
+    assert "too many to draw" in claim.value

@@ -15,6 +15,7 @@ from almostsure.paper.memory import best_return
 from almostsure.shield import trim
 
 DELTA = 0.05
+MOST_SAMPLES = 50_000_000  # that are drawn, in a few seconds
 
 
 def _outcomes(*columns: Ints) -> set[tuple[int, ...]]:
@@ -104,7 +105,9 @@ def remark_1(trial: Trial) -> str:
         for mu in (_rarest(mdp), _rarest(mdp) / 100):
             per_choice = samples_needed(mdp.num_states, mdp.num_actions, mu=mu, delta=DELTA, bound="paper")
             logarithm = math.log(2 * mdp.num_states**2 * mdp.num_actions / DELTA)
-            trial.expect(abs(per_choice - logarithm / mu) <= 1, f"{per_choice} samples for μ = {mu:g}")
+            trial.expect(abs(per_choice - logarithm / mu) <= 1 + per_choice * 1e-12, f"{per_choice} for μ = {mu:g}")
+        if (needed := logarithm / _rarest(mdp) * mdp.num_choices) > MOST_SAMPLES:
+            return f"the numbers agree; {trial.where} would take {needed:.2g} samples, too many to draw here"
         learned = learn_minimal_budget(mdp, mu=_rarest(mdp), delta=DELTA, seed=_seed(trial), workers=1)
         k, exact = learned.minimal.of_choice[: mdp.num_choices], minimal_budget(mdp).of_choice
         trial.expect(bool((k <= exact).all()), "the learned budget is above k*")

@@ -33,7 +33,7 @@ from almostsure.policy.evaluation.chain import add_up
 from almostsure.policy.evaluation.linear import SuperLU
 from almostsure.wording import counted
 
-UNPROVED = "the bounds could not be proved in 64-bit numbers. Pass a larger tolerance."
+UNPROVED = "the bounds could not be proved in 64-bit numbers. Pass a horizon, or a discount below 1."
 MAX_ITERATIONS = 1000
 EPSILON = float(np.finfo(np.float64).eps)
 
