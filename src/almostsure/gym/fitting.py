@@ -15,6 +15,7 @@ from gymnasium.wrappers import TimeLimit
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
+from almostsure.learn.counts import Logged
 from almostsure.model.build.damage import Damage, known_damage
 from almostsure.model.build.environment import discrete_size, layers
 from almostsure.model.mdp import MDP, Bools
@@ -66,6 +67,20 @@ def check_actions(space: Space, actions: Any) -> None:
         raise ModelMismatch(
             f"the environment has {size} actions and the shield's model {space.num_actions}: the shield is for "
             "another environment. Where the last actions are never available, name them all in action_names."
+        )
+
+
+def check_named_actions(space: Space, env: Any) -> None:
+    """Refuse actions that a log numbers by the alphabet, unless the environment plays a model that does so, too."""
+    own = getattr(env.unwrapped, "mdp", None)
+    if (
+        isinstance(space.encode, Logged)
+        and space.encode.names_actions
+        and not (isinstance(own, MDP) and own.action_names == space.action_names)
+    ):
+        raise ArgumentError(
+            "the shield was learned from a log with names of actions, which do not say how the environment numbers "
+            f"them. List them in its order: learn_from_logs(…, actions={list(space.action_names or ())})."
         )
 
 

@@ -121,6 +121,7 @@ class Guarded:
     def fit(self, env: Any, observations: Any, actions: Any) -> None:
         """Refuse an environment that the guard is not for, as far as that can be seen before it is played."""
         fitting.check_actions(self.space, actions)
+        fitting.check_named_actions(self.space, env)
         check_layers(env, "ShieldedVectorEnv" if isinstance(env, VectorEnv) else "ShieldedEnv")
         if self.watching is not None:
             fitting.check_cells(self.watching, env, self.budget)

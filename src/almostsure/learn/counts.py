@@ -13,7 +13,7 @@ counts are integers, and the rewards of an outcome are always summed block by bl
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
@@ -27,7 +27,7 @@ from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype, of
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
-from almostsure.model.space import Space
+from almostsure.model.space import Encode, Space
 from almostsure.wording import brief, counted
 
 UNKNOWN = ("refuse", "allow")
@@ -63,14 +63,25 @@ def _within(name: str, value: int, end: int, least: int = 0) -> int:
     return count(name, value, least=least, most=end - 1)
 
 
-def by_name(observation: object) -> str:
-    """The ``encode`` of a space whose states got their numbers from their names: a number that is shown is none."""
-    if not isinstance(observation, str):
-        raise ModelError(
-            f"an observation must be the name of a state, as the log has them; got {brief(as_python(observation))}. "
-            "Pass state_of, a function of (observation, env) that returns the name."
-        )
-    return observation
+@final
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """The ``encode`` of a space with the names of a log, which do not say how an environment numbers what they name."""
+
+    encode: Encode | None  # of the observations, if the log's were encoded
+    names_states: bool  # whether the states' numbers are those of their names …
+    names_actions: bool  # … and the actions', in the order of the alphabet
+
+    def __call__(self, observation: Any) -> Any:
+        """The state of an observation: a number that is shown is no state where these were named."""
+        if self.encode is not None:
+            return self.encode(observation)
+        if self.names_states and not isinstance(observation, str):
+            raise ModelError(
+                "an observation must be the name of a state, as the log has them; got "
+                f"{brief(as_python(observation))}. Pass state_of, a function of (observation, env) that names it."
+            )
+        return observation
 
 
 def outcome_key(space: Space, choice: Any, next_state: Any, damage: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
-from almostsure.learn.counts import ARRAYS, Counts, by_name
+from almostsure.learn.counts import ARRAYS, Counts, Logged
 
 WATCHED = (*ARRAYS, "ended", "began")
 ITS_COUNTS = "Make the shield of the counts: OnlineShield(counts, known=counts)."
@@ -42,10 +42,12 @@ class Watched:
                 f"the counts belong to other states and actions: {theirs} choices, those given are {ours}. Give the "
                 "shield what was counted: OnlineShield(sampler, known=count_outcomes(sampler, n))."
             )
-        if known.space.encode is by_name and self.space.state_names is None:
+        other, log = known.space.otherwise_named(self.space), known.space.encode
+        if isinstance(log, Logged) and (
+            (log.names_states and self.space.state_names is None)
+            or (log.names_actions and self.space.action_names is None)
+        ):
             other = "theirs have names, in the order of the alphabet, and those given have numbers"
-        else:
-            other = known.space.otherwise_named(self.space)
         if other:
             raise ModelMismatch(f"the counts number their states and actions otherwise: {other}. {ITS_COUNTS}")
         self.counts.restore(known.to_arrays())

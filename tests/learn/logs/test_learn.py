@@ -200,6 +200,27 @@ def test_states_that_were_logged_by_name_are_not_taken_for_those_of_the_same_num
     assert ShieldedEnv(asure.to_gymnasium(learned.mdp), learned.shield, 0).reset(seed=0)[1]["action_mask"].sum() == 1
 
 
+def test_actions_that_were_logged_by_name_are_not_taken_for_those_of_the_same_number():
+    rows = [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 1], [1] * 4, [0] * 4, [0, 5, 0, 0]
+    log = {"s": [0, 1] * 80, "a": ["safe", "safe", "jump", "jump"] * 40, "s'": [1] * 160, "d": [0, 0, 5, 0] * 40}
+    log |= {"episode": np.arange(160) // 2}
+    learned = learn(log, mu=0.3)
+    assert learned.mdp.action_names == ("jump", "safe")
+    assert learned.shield.allowed(0, 0).tolist() == [1]
+    nameless, named = (asure.from_transitions(*rows, action_names=names) for names in (None, ["safe", "jump"]))
+    for mdp in (nameless, named):
+        with pytest.raises(
+            ArgumentError, match=r"how the environment numbers them\. List them in its order: lea"
+        ):
+            ShieldedEnv(asure.to_gymnasium(mdp), learned.shield, 0)
+        with pytest.raises(ModelMismatch, match="numbers states and actions otherwise than what is trained on"):
+            ShieldedQ(shield=learned.shield).train(mdp, 0, steps=10, seed=0)
+        with pytest.raises(ModelMismatch, match="number their states and actions otherwise"):
+            OnlineShield(mdp, known=learned.counts)
+    told = learn(log, mu=0.3, actions=["safe", "jump"])
+    assert ShieldedEnv(asure.to_gymnasium(nameless), told.shield, 0).reset(seed=0)[1]["action_mask"].tolist() == [1, 0]
+
+
 class NotAvailable:
     """What data frames have where a value is missing: it cannot even be compared."""
 

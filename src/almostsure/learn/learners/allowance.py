@@ -15,6 +15,7 @@ import numpy.typing as npt
 from almostsure.arguments import check_budget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, ModelMismatch
+from almostsure.learn.counts import Logged
 from almostsure.learn.learners.baselines import allowed_by, next_damages, with_fallback
 from almostsure.learn.learners.world import Playground
 from almostsure.learn.online import OnlineShield
@@ -119,7 +120,10 @@ class Shielded(Allowance):
         self.watches = not self.exact
         self._is_terminal = ground.is_terminal
         self._theirs = _matching(self.mdp, shield.space, self._is_terminal)
-        if not self.exact and (other := shield.space.otherwise_named(self.mdp)):
+        log, other = shield.space.encode, "" if self.exact else shield.space.otherwise_named(self.mdp)
+        if isinstance(log, Logged) and log.names_actions and self.mdp.action_names is None:
+            other = "its actions have the names of a log, in the order of the alphabet"
+        if other:
             raise ModelMismatch(f"the shield numbers states and actions otherwise than what is trained on: {other}.")
         if isinstance(shield, Shield):
             if ground.model is not None and not self.exact:

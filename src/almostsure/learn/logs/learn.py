@@ -54,7 +54,7 @@ import numpy as np
 from almostsure.arguments import count, names_right_word, one_of
 from almostsure.errors import ArgumentError, LimitReached, ModelError
 from almostsure.learn.bounds import unit
-from almostsure.learn.counts import UNKNOWN, Counts, Unknown, by_name
+from almostsure.learn.counts import UNKNOWN, Counts, Logged, Unknown
 from almostsure.learn.evidence import Evidence, check_mu
 from almostsure.learn.logs import minari
 from almostsure.learn.logs.columns import Piece, Reader, typed
@@ -66,7 +66,6 @@ from almostsure.model.arrays import Bools, Ints
 from almostsure.model.build.given import Actions, Initial
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.space import Encode, Space
-from almostsure.wording import brief
 
 COMPLETE = "This takes the log for complete, and what happens to depend on state and action alone."
 ENCODED = "It is about the abstraction that encode makes: real states that share a number may differ."
@@ -102,7 +101,7 @@ def learn_from_logs(
     num_states, actions, initial, max_damage
         How many states there are; how many actions every state has, or the ids for each state, or the names of all
         actions; where episodes start; and the largest damage of a step.  By default what a dataset's spaces say, or
-        what the log shows; but actions that have names in the log must be listed, in the order of their numbers.
+        what the log shows; an environment needs actions that have names in the log listed as it numbers them.
     columns, encode
         What the log calls its columns, by our names: ``{"damage": "cost"}``; and a function from an observation to a
         state, a number or a name, which the shield keeps.
@@ -247,6 +246,9 @@ def _counts(seen: Seen, given: Given, reader: Reader) -> Counts:
         )
     episodes = sum(seen.starts.values())
     starts: Initial = {int(states.order[one]): times / episodes for one, times in sorted(seen.starts.items())}
+    by_name = states.names is not None, actions.names is not None and given.actions is None
+    if reader.encode is not None:
+        by_name = False, by_name[1]  # what it returns is a state of the log
     space = Space.from_actions(
         states.size,
         of_state,
@@ -254,7 +256,7 @@ def _counts(seen: Seen, given: Given, reader: Reader) -> Counts:
         state_names=states.names,
         action_names=actions.names,
         end=seen.ends > 0,
-        encode=by_name if reader.encode is None and states.names is not None else reader.encode,
+        encode=Logged(reader.encode, *by_name) if any(by_name) else reader.encode,
     )
     shown = SHOWN if given.num_states is None or given.actions is None else ""
     caveats = (COMPLETE, ENCODED if reader.encode is not None else "", shown)
@@ -280,10 +282,8 @@ def _actions(seen: Seen, given: Given, reader: Reader) -> tuple[_Numbering, Acti
     names = reader.actions.names
     are_names = isinstance(listed, (list, tuple)) and bool(listed) and all(isinstance(one, str) for one in listed)
     if names is not None and listed is None:
-        raise ArgumentError(
-            "actions must be listed in the order in which they are numbered, as in an environment, since this log has "
-            f"names for them. Pass them all, in that order: actions={brief(sorted(names))}."
-        )
+        numbering = _sorted(names)
+        return numbering, numbering.size
     if are_names and names is not None:
         missing = [name for name in names if name not in listed]
         if missing:
