@@ -185,6 +185,7 @@ def test_unreadable_files(here: Here, tmp_path: Path) -> None:
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "folder.umb").mkdir()
     (tmp_path / "notes.odt").write_text("")
+    (tmp_path / "link.umb").symlink_to("gone.umb")
     for name, message in (
         ("absent.umb", "there is no such file"),
         ("absent.prism", "there is no such file"),
@@ -192,6 +193,7 @@ def test_unreadable_files(here: Here, tmp_path: Path) -> None:
         ("binary.txt", "must be UTF-8 text"),
         ("folder.umb", "folder.umb"),
         ("notes.odt", "ends in one of .umb"),
+        ("link.umb", "it is a link to 'gone.umb', which is not there"),
     ):
         done = here("budget", name)
         assert done.code == 3, done
@@ -338,6 +340,12 @@ def test_a_narrow_terminal(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
         assert done.code == 0
         body = done.out.partition("\nNext:")[0]  # commands are not broken, so that they can be copied
         assert max(map(len, body.splitlines())) <= 40
+
+
+def test_a_terminal_that_does_not_know_its_width(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in (("budget", "corridor"), ("--help",)):
+        monkeypatch.setenv("COLUMNS", "0")
+        assert max(map(len, here(*command).out.splitlines())) > 40
 
 
 def test_a_narrow_terminal_breaks_no_words(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -484,6 +484,8 @@ def test_every_start_that_the_resets_give_is_explored():
     assert begun == {0, 2, 5}
     with pytest.raises(ArgumentError, match="resets must be at least 1"):
         explore(Ring(), resets=0)
+    with pytest.raises(ArgumentError, match="seed must be a whole number"):
+        explore(Ring(), seed=None)
 
 
 def test_a_reset_that_hurts_is_refused():

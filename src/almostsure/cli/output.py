@@ -178,6 +178,8 @@ def bar(share: float) -> Text:
 
 def prepare_streams() -> None:
     """No character may stop the output, and no closed stream: what cannot be shown is escaped, or goes nowhere."""
+    if os.environ.get("COLUMNS") == "0":  # how some shells say that they do not know
+        del os.environ["COLUMNS"]
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

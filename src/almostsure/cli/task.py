@@ -231,6 +231,8 @@ def _require_file(name: str) -> None:
     """Say that a file does not exist, with the nearest that does."""
     if not name.lower().endswith(MODELS) or name.startswith(GYM) or os.path.exists(name):
         return
+    if os.path.islink(name):
+        raise FileError(f"cannot read {name!r}: it is a link to {os.readlink(name)!r}, which is not there.", path=name)
     folder = os.path.dirname(name)
     like = nearest(name, complete_file(f"{folder}/" if folder else "", MODELS))
     hint = "" if like is None else f" Did you mean {like!r}?"

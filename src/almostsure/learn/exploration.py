@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
-from almostsure.arguments import count, names_right_word
+from almostsure.arguments import check_seed, count, names_right_word
 from almostsure.crew import uninterrupted
 from almostsure.errors import ArgumentError, Interrupted, ModelError
 from almostsure.learn.bounds import unit
@@ -113,6 +113,7 @@ def explore(
     env = make_environment(env) if isinstance(env, str) else env
     if (mu is None) != (delta is None):
         raise ArgumentError("mu and delta must be given together")
+    seed = check_seed(seed)
     search = Simulator(env, damage, key or as_key, get_state, set_state)
     starts = search.starts(range(seed, seed + count("resets", resets)))
     sampled = None if mu is None else _Sampled(search, Goal(unit("mu", mu), unit("delta", delta), None), seed)

@@ -144,7 +144,7 @@ def test_after_the_end_there_is_only_a_reset():
 
 
 def test_episodes_can_be_truncated():
-    env = to_gymnasium("paper", max_episode_steps=3)
+    env = to_gymnasium("paper", max_episode_steps=np.int64(3))
     env.reset(seed=0)
     assert [env.step("left")[3] for _ in range(3)] == [False, False, True]
 

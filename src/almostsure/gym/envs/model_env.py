@@ -63,7 +63,7 @@ def to_gymnasium(
     if max_episode_steps is not None and whole("max_episode_steps", max_episode_steps) < 1:
         raise ArgumentError(f"max_episode_steps must be 1 or more, or None; got {max_episode_steps}")
     env = ModelEnv(as_model(model), render_mode=render_mode)
-    return env if max_episode_steps is None else TimeLimit(env, max_episode_steps)
+    return env if max_episode_steps is None else TimeLimit(env, int(max_episode_steps))
 
 
 class _Choice(NamedTuple):
