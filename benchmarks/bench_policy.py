@@ -128,7 +128,7 @@ def ours(case: Case, file: str) -> None:
     found = np.load(file)
     mdp = MDP(Arrays(**{name: found[name] for name in NAMES}), initial=(found["initial"], np.ones(1)))
     small = prepared(Case("", lambda seed: grid_family(60, seed=seed), discount=case.discount), 0)
-    for warm in (small, mdp) if mdp.num_states > 500_000 else (small, mdp, mdp):
+    for warm in (small, mdp, mdp):
         wall, cpu = time.perf_counter(), time.process_time()
         minimal = asure.minimal_budget(warm, cap=BUDGET)
         shield = time.process_time() - cpu
