@@ -71,9 +71,7 @@ def train_maskable_ppo(
     (0.0, True)
     """
     total_timesteps = count("total_timesteps", total_timesteps, least=2)
-    if not isinstance(settings, Settings):
-        raise ArgumentError(f"settings must be Settings(…); got {brief(settings)}")
-    on = training_env(source, budget, settings.for_steps(total_timesteps), features=features, ledger=ledger)
+    on = training_env(source, budget, _for_steps(settings, total_timesteps), features=features, ledger=ledger)
     ppo = build(on, seed=count("seed", seed, least=0, most=2**32 - 1), device=device, policy_kwargs=policy_kwargs)
     try:
         learn(ppo, on, total_timesteps=total_timesteps, callback=callback)
@@ -81,3 +79,9 @@ def train_maskable_ppo(
         said = f"training was stopped after {ppo.num_timesteps:,} steps; the agent is kept"
         raise Interrupted(said, kept=agent_of(ppo, on)) from None
     return agent_of(ppo, on)
+
+
+def _for_steps(settings: object, total_timesteps: int) -> Settings:
+    if not isinstance(settings, Settings):
+        raise ArgumentError(f"settings must be Settings(…); got {brief(settings)}")
+    return settings.for_steps(total_timesteps)
