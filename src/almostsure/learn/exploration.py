@@ -113,8 +113,7 @@ def explore(
     env = make_environment(env) if isinstance(env, str) else env
     if (mu is None) != (delta is None):
         raise ArgumentError("mu and delta must be given together")
-    seed = check_seed(seed)
-    search = Simulator(env, damage, key or as_key, get_state, set_state)
+    seed, search = check_seed(seed), Simulator(env, damage, key or as_key, get_state, set_state)
     starts = search.starts(range(seed, seed + count("resets", resets)))
     sampled = None if mu is None else _Sampled(search, Goal(unit("mu", mu), unit("delta", delta), None), seed)
     return Exploration(search, sampled, starts, max_states, action_names).go_on()
