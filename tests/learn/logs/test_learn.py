@@ -209,9 +209,7 @@ def test_actions_that_were_logged_by_name_are_not_taken_for_those_of_the_same_nu
     assert learned.shield.allowed(0, 0).tolist() == [1]
     nameless, named = (asure.from_transitions(*rows, action_names=names) for names in (None, ["safe", "jump"]))
     for mdp in (nameless, named):
-        with pytest.raises(
-            ArgumentError, match=r"how the environment numbers them\. List them in its order: lea"
-        ):
+        with pytest.raises(ArgumentError, match=r"how the environment numbers them\. List them in its order: lea"):
             ShieldedEnv(asure.to_gymnasium(mdp), learned.shield, 0)
         with pytest.raises(ModelMismatch, match="numbers states and actions otherwise than what is trained on"):
             ShieldedQ(shield=learned.shield).train(mdp, 0, steps=10, seed=0)
