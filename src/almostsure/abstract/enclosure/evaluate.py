@@ -128,22 +128,20 @@ def _harm(answer: Any) -> tuple[Array, Array]:
 
 def in_forbidden(abstraction: Abstraction, state: tuple[Interval, ...]) -> Bools:
     """Where some state of the enclosure may be forbidden."""
-    assert abstraction.forbidden is not None
-    parts = _in_box(abstraction, state)
-    answers = [truth("forbidden", call("forbidden", abstraction.forbidden, part)).possibly for part in parts]
-    for answer in answers:
-        _must_fit("forbidden", state, answer.shape)
-    return functools.reduce(np.logical_or, answers)
+    return functools.reduce(np.logical_or, (said.possibly for said in _truths(abstraction, "forbidden", state)))
 
 
 def in_goal(abstraction: Abstraction, state: tuple[Interval, ...]) -> Bools:
     """Where every state of the enclosure lies in the goal."""
-    assert abstraction.goal is not None
-    parts = _in_box(abstraction, state)
-    answers = [truth("goal", call("goal", abstraction.goal, part)).surely for part in parts]
+    return functools.reduce(np.logical_and, (said.surely for said in _truths(abstraction, "goal", state)))
+
+
+def _truths(abstraction: Abstraction, name: str, state: tuple[Interval, ...]) -> list[Maybe]:
+    """What ``forbidden`` or ``goal`` says of each part of an enclosure."""
+    answers = [truth(name, call(name, getattr(abstraction, name), part)) for part in _in_box(abstraction, state)]
     for answer in answers:
-        _must_fit("goal", state, answer.shape)
-    return functools.reduce(np.logical_and, answers)
+        _must_fit(name, state, answer.possibly.shape)
+    return answers
 
 
 def _in_box(abstraction: Abstraction, state: tuple[Interval, ...]) -> list[tuple[Interval, ...]]:
