@@ -16,7 +16,7 @@ from almostsure.memory import side_by_side
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.assured import steps
 from almostsure.plan.assured.component import approach, parts, places, plains
-from almostsure.plan.assured.component.estimate import estimate
+from almostsure.plan.assured.component.estimate import estimate, room_to_estimate
 from almostsure.plan.assured.component.parts import LOST, NO_STAY, STAY, SURE
 from almostsure.plan.assured.component.summit import settle_summit
 from almostsure.plan.assured.component.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
@@ -220,7 +220,8 @@ class Component:
         gain = self._gain(raw.origin)
         sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
         width = float(np.median(sizes)) / 4 if sizes.size else 1.0
-        order, guess, lowest = self.call(estimate, raw, usable, np.maximum(gain, 0.0), width, discount)
+        room = room_to_estimate(raw.ptr.size - 1, raw.origin.size, raw.column.size)
+        order, guess, lowest = self.call(estimate, raw, usable, np.maximum(gain, 0.0), width, discount, room)
         if order.size < queue.size:  # rewards beyond single precision, in which estimates are made
             guess[np.setdiff1d(queue, order)] = guess[order].min(initial=0.0)
             order = np.concatenate([order, np.setdiff1d(queue, order)])

@@ -5,13 +5,35 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from almostsure.kernels import njit
+from almostsure.memory import side_by_side
 
 RING = 4096  # buckets of the queue
 DONE = -2  # the slot of positions that are settled, or not to be settled
 NOT_LATE = 0.3  # up to this probability of unsettled outcomes, values are extrapolated
+
+
+class Room(NamedTuple):
+    """What an estimate writes to."""
+
+    order: np.ndarray  # [positions], in which they are settled
+    via: np.ndarray  # [entries], for each position the choices that may lead there
+    factor: np.ndarray  # [entries], and with which factor
+    judged: np.ndarray  # [choices, 4], see :func:`_judge`
+    slot_of: np.ndarray  # [positions], the bucket that each is in, or none
+    before: np.ndarray  # [positions], its neighbours there
+    after: np.ndarray  # [positions]
+
+
+def room_to_estimate(positions: int, choices: int, entries: int) -> Room:
+    """Room for an estimate, not filled; NumPy gets larger pages for it than compiled code would."""
+    order, via = side_by_side(np.uint32, positions, entries)
+    factor, judged = side_by_side(np.float32, entries, 4 * choices)
+    return Room(order, via, factor, judged.reshape(-1, 4), *side_by_side(np.int32, positions, positions, positions))
 
 
 @njit(cache=True, error_model="numpy")
@@ -57,14 +79,13 @@ def _bucket(worth, top, width, lowest, discount):
 
 
 @njit(cache=True, error_model="numpy")
-def _judge(part, usable, gain, discount, value):
+def _judge(part, usable, gain, discount, value, judged):
     """Prepare the judgement of choices; raises ``value`` to what exits promise.
 
     By choice: worth of settled outcomes, chance of unsettled ones, worth of the best settled one, and gain.  A gain
     is not counted again and again while outcomes are unsettled, as a cost is.  Returns the lowest possible value.
     """
     ptr, entry_ptr, factor, constant, leak = part.ptr, part.entry_ptr, part.factor, part.constant, part.leak
-    judged = np.empty((part.origin.size, 4), np.float32)
     lowest = 0.0
     for x in range(value.size):
         for k in range(ptr[x], ptr[x + 1]):
@@ -79,23 +100,21 @@ def _judge(part, usable, gain, discount, value):
                 value[x] = max(value[x], _guess(judged[k, 0], later, np.nan, gain[k]))
             if discount < 1.0:  # nobody is worth less than the worst choice for ever
                 lowest = min(lowest, constant[k] / max(1e-9, 1.0 - later))
-    return judged, lowest
+    return lowest
 
 
 @njit(cache=True, error_model="numpy")
-def _backward(part):
-    """For each position, the choices that may lead there, whose they are, and with which factor."""
+def _backward(part, choice, factor):
+    """Fill in for each position the choices that may lead there, and with which factor."""
     ptr, entry_ptr, column = part.ptr, part.entry_ptr, part.column
     size = part.ptr.size - 1
     at = part.pred_ptr[:size].copy()
-    choice, factor = np.empty(part.column.size, np.uint32), np.empty(part.column.size, np.float32)
     for x in range(size):
         for k in range(ptr[x], ptr[x + 1]):
             for e in range(entry_ptr[k], entry_ptr[k + 1]):
                 y = column[e]
                 choice[at[y]], factor[at[y]] = k, part.factor[e]
                 at[y] += 1
-    return choice, factor
 
 
 @njit(cache=True, error_model="numpy")
@@ -117,7 +136,7 @@ def _refill(value, queue, scale):
 
 
 @njit(cache=True, error_model="numpy")
-def estimate(part, usable, gain, width, discount):
+def estimate(part, usable, gain, width, discount, room):
     """Settle the positions one by one, the most valuable first; returns their order, and estimates of their values.
 
     As in Dijkstra's algorithm, but with expectations: a choice is judged by its settled outcomes, as if the others
@@ -126,12 +145,12 @@ def estimate(part, usable, gain, width, discount):
     equal within ``width``: the queue is a ring of buckets, with one more for what lies too far behind.
     """
     pred_ptr, pred = part.pred_ptr, part.pred
+    order, via, factor, judged, slot_of, before, after = room
     size = part.ptr.size - 1
-    value, order = np.full(size, -np.inf), np.empty(size, np.uint32)
-    judged, lowest = _judge(part, usable, gain, discount, value)
-    via, factor = _backward(part)
-    slot_of = np.full(size, -1, np.int32)
-    before, after = np.empty(size, np.int32), np.empty(size, np.int32)
+    value = np.full(size, -np.inf)
+    lowest = _judge(part, usable, gain, discount, value, judged)
+    _backward(part, via, factor)
+    slot_of[:] = -1
     head, tail = np.full(RING + 1, -1, np.int32), np.full(RING + 1, -1, np.int32)
     top, waiting, settled, current = -np.inf, 0, 0, np.int64(0)
     for i in range(size):
