@@ -35,7 +35,9 @@ FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
 FEW = 8  # members of which one is not known to leave surely, or fewer, so that these are looked at one by one
 HINTED = 0.9  # share of a component's states whose worth with less left is known, for it to be a hint
 WORTHS = 3  # times the square root of the members: the worths by which they are sorted, roughly
+FAR, MISLED = 10, 0.005  # how many of these worths a hint may be off, and by how many members, before it misleads
 DENSE = 4  # numbers of which one is a member's, or more, so that members are sorted by marking them
+SAMPLED = 10_000  # choices of a component that are looked at to learn what a step is worth
 SUMMITS = 8  # rounds of parting with those who surely get the most
 ATTEMPTS = 4  # at a residual that is small enough for the tolerance
 Array = TypeVar("Array", Floats, Ints)
@@ -113,8 +115,8 @@ class Component:
         if self.members.size == 0:
             self.bounds.place[members] = NOWHERE
             return None
-        if members.size > DIRECT and self.hint is None and self.inside is None:
-            self._sort()
+        if members.size > DIRECT and self.inside is None:
+            self._sort() if self.hint is None else self._sort_again(self.hint)
         self._arrange()
         if self.part.ptr.size == 1:
             self.lose(self.members)
@@ -178,6 +180,21 @@ class Component:
         self._keep(self.members[order], guess[order])
         self.cut()
 
+    def _sort_again(self, hint: Floats) -> None:
+        """Cut the equations again, in the order of what members are worth after one step, where hints often mislead."""
+        everybody, usable = np.arange(hint.size, dtype=np.uint32), np.ones(self.raw.origin.size, np.bool_)
+        worths, sample = int(WORTHS * hint.size**0.5), everybody[:: 1 + hint.size // SAMPLED]
+        worth, known = hint.copy(), hint[hint > -np.inf]
+        self.call(parts.guess, self.raw, usable, sample, worth)
+        far = FAR * float(np.ptp(known)) / worths
+        with np.errstate(invalid="ignore"):  # −∞ that stays −∞
+            if np.count_nonzero(worth[sample] - hint[sample] > far) < MISLED * sample.size:
+                return
+        self.call(parts.guess, self.raw, usable, everybody, worth)
+        members, worth, _ = self.call(parts.by_worth, self.members, worth, self.fate, worths)
+        self._keep(members, worth)
+        self.cut()
+
     def _usable(self) -> tuple[Bools, Ints]:
         """The choices by which somebody may surely leave, and who does."""
         size, usable = self.raw.ptr.size - 1, np.ones(self.raw.origin.size, np.bool_)
@@ -217,21 +234,20 @@ class Component:
         """A good order of the positions in the queue, and first values."""
         discount = self.engine.discount
         self.call(parts.list_predecessors, raw, raw.ptr.size - 1)
-        gain = self._gain(raw.origin)
-        sizes = np.abs(gain[gain != 0]) if (gain != 0).any() else np.abs(self.game.gain[self.game.gain != 0])
-        width = float(np.median(sizes)) / 4 if sizes.size else 1.0
         room = room_to_estimate(raw.ptr.size - 1, raw.origin.size, raw.column.size)
-        order, guess, lowest = self.call(estimate, raw, usable, np.maximum(gain, 0.0), width, discount, room)
+        rewards = self.graph.origin, self.game.gain
+        order, guess, lowest = self.call(estimate, raw, usable, rewards, self._width(), discount, room)
         if order.size < queue.size:  # rewards beyond single precision, in which estimates are made
             guess[np.setdiff1d(queue, order)] = guess[order].min(initial=0.0)
             order = np.concatenate([order, np.setdiff1d(queue, order)])
         return order, np.full(guess.size, lowest) if discount < 1 else guess
 
-    def _gain(self, origin: Ints) -> Floats:
-        """The expected reward of the equations' choices."""
-        stays = origin == STAY
-        gain: Floats = self.game.gain[self.graph.origin[np.where(stays, 0, origin)]]
-        return np.where(stays, 0.0, gain)
+    def _width(self) -> float:
+        """A quarter of what a step usually gains or costs: values that differ by less are about the same."""
+        sample = self.raw.origin[:: 1 + self.raw.origin.size // SAMPLED]
+        gain = self.game.gain[self.graph.origin[sample[sample != STAY]]]
+        gain = gain if gain.any() else self.game.gain
+        return float(np.median(np.abs(gain[gain != 0]))) / 4 if gain.any() else 1.0
 
     # ------------------------------------------------------------------ values and bounds
 

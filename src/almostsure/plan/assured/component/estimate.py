@@ -11,6 +11,7 @@ import numpy as np
 
 from almostsure.kernels import njit
 from almostsure.memory import side_by_side
+from almostsure.plan.assured.component.parts import STAY
 
 RING = 4096  # buckets of the queue
 DONE = -2  # the slot of positions that are settled, or not to be settled
@@ -79,25 +80,26 @@ def _bucket(worth, top, width, lowest, discount):
 
 
 @njit(cache=True, error_model="numpy")
-def _judge(part, usable, gain, discount, value, judged):
+def _judge(part, usable, rewards, discount, value, judged):
     """Prepare the judgement of choices; raises ``value`` to what exits promise.
 
     By choice: worth of settled outcomes, chance of unsettled ones, worth of the best settled one, and gain.  A gain
     is not counted again and again while outcomes are unsettled, as a cost is.  Returns the lowest possible value.
     """
     ptr, entry_ptr, factor, constant, leak = part.ptr, part.entry_ptr, part.factor, part.constant, part.leak
-    lowest = 0.0
+    (graph_origin, gains), origin, lowest = rewards, part.origin, 0.0
     for x in range(value.size):
         for k in range(ptr[x], ptr[x + 1]):
             later = 0.0
             for e in range(entry_ptr[k], entry_ptr[k + 1]):
                 later += factor[e]
-            judged[k, 0], judged[k, 1], judged[k, 2], judged[k, 3] = constant[k] - gain[k], later, np.nan, gain[k]
+            gain = 0.0 if origin[k] == STAY else max(0.0, gains[graph_origin[origin[k]]])
+            judged[k, 0], judged[k, 1], judged[k, 2], judged[k, 3] = constant[k] - gain, later, np.nan, gain
             if not usable[k]:
                 judged[k, 1] = np.nan
                 continue
             if leak[k] > 0.0:
-                value[x] = max(value[x], _guess(judged[k, 0], later, np.nan, gain[k]))
+                value[x] = max(value[x], _guess(judged[k, 0], later, np.nan, gain))
             if discount < 1.0:  # nobody is worth less than the worst choice for ever
                 lowest = min(lowest, constant[k] / max(1e-9, 1.0 - later))
     return lowest
@@ -136,19 +138,20 @@ def _refill(value, queue, scale):
 
 
 @njit(cache=True, error_model="numpy")
-def estimate(part, usable, gain, width, discount, room):
+def estimate(part, usable, rewards, width, discount, room):
     """Settle the positions one by one, the most valuable first; returns their order, and estimates of their values.
 
     As in Dijkstra's algorithm, but with expectations: a choice is judged by its settled outcomes, as if the others
     led back to where one is, or, when they are few, as far behind as the settled ones are ahead.  The estimates
     need not be right; the order in which they are found is what makes sweeps converge fast.  Values count as
-    equal within ``width``: the queue is a ring of buckets, with one more for what lies too far behind.
+    equal within ``width``: the queue is a ring of buckets, with one more for what lies too far behind.  ``rewards`` are
+    the model's choices of the graph's, and what the model's gain.
     """
     pred_ptr, pred = part.pred_ptr, part.pred
     order, via, factor, judged, slot_of, before, after = room
     size = part.ptr.size - 1
     value = np.full(size, -np.inf)
-    lowest = _judge(part, usable, gain, discount, value, judged)
+    lowest = _judge(part, usable, rewards, discount, value, judged)
     _backward(part, via, factor)
     slot_of[:] = -1
     head, tail = np.full(RING + 1, -1, np.int32), np.full(RING + 1, -1, np.int32)
