@@ -2,11 +2,13 @@
 
     python benchmarks/bench_policy.py [--only NAME …] [--seeds N] [--limit SECONDS] [--large] [--peers] [--json FILE]
 
-Each case runs in processes of its own, ours and Storm's in turn, both from the same file of arrays.  Ours is measured
-from arrays to proved bounds for all states and budgets 0 … 5, k* included; Storm's is its solution alone, without
-building the model.  Memory is the peak of the whole process.  If values differ by more than 1e-5 (relative to values
-above 1) the run fails.  Storm gets SECONDS of processor time, building included, and is then given up.  Models with
-nothing to solve, because hardly any state has a value other than 0 and −∞, are replaced by the next seed's.
+Each case runs in processes of its own, ours and Storm's in turn, both from the same file of arrays.  Ours is
+``solve_policy`` with a budget of 5: k*, the pairs (state, remaining) that the start can reach, values, proved bounds
+and a policy.  Storm's is its solution of these pairs alone, without finding them and building the model.  Both are
+medians of up to five runs, after one of ours that may compile.  Memory is the peak of the whole process.  If values
+differ by more than 1e-5 at any of the pairs (relative to values above 1) the run fails.  Storm gets SECONDS of
+processor time, building included, and is then given up.  Models for which no such budget suffices, or with nothing to
+solve, because hardly any state has a value other than 0 and −∞, are replaced by the next seed's.
 
 With --peers also mdpsolver and QuantEcon, where they are installed, on the discounted cases: they know no others.
 """
@@ -21,7 +23,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,14 +31,17 @@ import numpy as np
 
 import almostsure as asure
 from almostsure.model.build.grid import grid_family
-from almostsure.model.mdp import MDP, Arrays
+from almostsure.model.mdp import MDP
 from almostsure.testing.families import garnet
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from storm_policy import NAMES, load, measured
 
 BUDGET = 5
 TOLERANCE = 1e-6
 SAME = 1e-5  # how far values may differ, relative to values above 1
 TRIVIAL = 0.01  # a model in which fewer pairs than this share have a value to be found is none to measure by
-NAMES = ("choice_ptr", "choice_action", "outcome_ptr", "successor", "probability", "reward", "damage")
 HERE = Path(__file__).parent
 
 
@@ -111,7 +115,7 @@ def build(case: Case, seed: int, file: str) -> None:
     """Write a model to a file."""
     mdp = prepared(case, seed)
     start = np.array([mdp.initial_states[0]])
-    np.savez(file, **{name: getattr(mdp, name) for name in NAMES}, terminal=mdp.is_terminal(), initial=start)
+    np.savez(file, **{name: getattr(mdp, name) for name in NAMES}, initial=start)
     print("{}")
 
 
@@ -122,24 +126,25 @@ def keep(file: str, **arrays: np.ndarray) -> None:
 
 
 def ours(case: Case, file: str) -> None:
-    """Solve some times over, the last of them measured: the first may compile."""
+    """Solve for the start, measured; then for every pair, to be compared."""
     from almostsure.plan.assured.layers import solve_layers
 
-    found = np.load(file)
-    mdp = MDP(Arrays(**{name: found[name] for name in NAMES}), initial=(found["initial"], np.ones(1)))
-    small = prepared(Case("", lambda seed: grid_family(60, seed=seed), discount=case.discount), 0)
-    for warm in (small, mdp, mdp):
-        wall, cpu = time.perf_counter(), time.process_time()
-        minimal = asure.minimal_budget(warm, cap=BUDGET)
-        shield = time.process_time() - cpu
-        layers = solve_layers(warm, minimal.of_choice, BUDGET, discount=case.discount, tolerance=TOLERANCE)
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    mdp, _ = load(file)
+    constraint, how = asure.AlmostSure(BUDGET), {"discount": case.discount, "tolerance": TOLERANCE}
+    minimal = asure.minimal_budget(mdp, cap=BUDGET)
+    if minimal.of_state[mdp.initial_states].max() > BUDGET:
+        print(json.dumps({"share": 0.0}))
+        return
+    asure.solve_policy(mdp, constraint, **how)
+    answer = measured(lambda: asure.solve_policy(mdp, constraint, **how))
+    answer["shield_cpu"] = measured(lambda: asure.minimal_budget(mdp, cap=BUDGET))["cpu"]
+    answer["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     keep(file, of_choice=minimal.of_choice)
+    layers = solve_layers(mdp, minimal.of_choice, BUDGET, **how)
     np.save(file + ".bounds.npy", np.stack([layers.lower, layers.upper]))
     with np.errstate(invalid="ignore"):
         share = float(np.mean(np.abs(layers.lower + layers.upper) / 2 > TOLERANCE) - np.mean(np.isinf(layers.lower)))
-    print(json.dumps({"wall": wall, "cpu": cpu, "shield_cpu": shield, "peak_mb": peak, "share": share}))
+    print(json.dumps(answer | {"share": share}))
 
 
 # ---------------------------------------------------------------------- side by side
@@ -180,8 +185,9 @@ def _json(command: list[str], limit: float | None) -> dict[str, float] | None:
 
 
 def difference(bounds: np.ndarray, values: np.ndarray) -> float:
-    lower, upper = bounds
-    if (np.isnan(lower) != np.isnan(values)).any() or (np.isneginf(lower) != np.isneginf(values)).any():
+    """How far values are from the middle of the bounds, relative to those above 1, where there are any."""
+    (lower, upper), values = bounds[:, ~np.isnan(values)], values[~np.isnan(values)]
+    if np.isnan(lower).any() or (np.isneginf(lower) != np.isneginf(values)).any():
         return float("inf")
     good = np.isfinite(lower)
     middle = (lower[good] + upper[good]) / 2

@@ -22,7 +22,7 @@ from almostsure.model.mdp import MDP
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from storm_policy import unfold
+from storm_policy import load, unfold
 
 TOLERANCE = 1e-6
 Solver = Callable[[MDP, float], tuple[np.ndarray, float, float]]  # values, seconds of wall and of processor
@@ -69,13 +69,16 @@ SOLVERS: dict[str, Solver] = {"quantecon": by_quantecon, "mdpsolver": by_mdpsolv
 
 def main() -> None:
     name, file, budget, discount = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-    model, number = unfold(dict(np.load(file)), budget, steps=False)
+    mdp, of_choice = load(file)
+    model, pairs = unfold(mdp, of_choice, budget, 1.0)
     try:
         values, wall, cpu = SOLVERS[name](model, discount)
     except ImportError:
         print(json.dumps({"absent": True}))
         return
-    np.save(file + ".values.npy", np.where(number >= 0, values[np.maximum(number, 0)], np.nan))
+    table = np.full((budget + 1, mdp.num_states), np.nan)
+    table.ravel()[pairs] = values
+    np.save(file + ".values.npy", table)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"wall": wall, "cpu": cpu, "peak_mb": peak}))
 

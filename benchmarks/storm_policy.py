@@ -1,59 +1,101 @@
 """The best return inside the shield by Storm, as somebody who knows Storm well would compute it: the budget is
-unfolded into the states, unsafe ones are left out beforehand (for nothing), and Storm's sound solver does the rest.
+unfolded into the states, of which those are left that the start can reach without being unsafe (for nothing), and
+Storm's sound solver does the rest.
 
-    python benchmarks/storm_policy.py FILE.npz BUDGET DISCOUNT      one run, prints one line of JSON
+    python benchmarks/storm_policy.py FILE.npz BUDGET DISCOUNT      prints one line of JSON
 
-The file holds a model's arrays and of_choice.  With DISCOUNT 1 every step costs 1 until a terminal state is reached.
+The file holds a model's arrays, its start and of_choice.  With DISCOUNT 1 all rewards are costs, until a terminal
+state is reached.
 """  # noqa: D205
 
 from __future__ import annotations
 
 import json
 import resource
+import statistics
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order
 
-from almostsure.model.mdp import MDP, Arrays
+from almostsure.model.mdp import MDP, Arrays, Ints
+from almostsure.plan.assured.engine import Engine
+from almostsure.plan.assured.explore import Graph
+
+NAMES = ("choice_ptr", "choice_action", "outcome_ptr", "successor", "probability", "reward", "damage")
+RUNS, ENOUGH = 5, 10.0  # how often something is measured, and after how many seconds no more
 
 
-def unfold(arrays: dict[str, np.ndarray], budget: int, steps: bool) -> tuple[MDP, np.ndarray]:
-    """The shielded model on (state, remaining), and the number of each pair (−1: infeasible)."""
-    choice_ptr, of_choice = arrays["choice_ptr"], arrays["of_choice"]
-    outcome_ptr = arrays["outcome_ptr"].astype(np.int64)
-    count = choice_ptr.size - 1
-    owner = np.repeat(np.arange(count), np.diff(choice_ptr))
-    lengths = np.diff(outcome_ptr)
-    allowed = [np.flatnonzero(of_choice <= k) for k in range(budget + 1)]
-    number = np.full((budget + 1, count), -1, np.int64)
-    for k in range(budget + 1):
-        number[k, owner[allowed[k]]] = 0
-    feasible = number >= 0
-    number[feasible] = np.arange(feasible.sum())
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in ("owner", "action", "length", "to", "p", "r")}
-    for k in range(budget + 1):
-        kept = np.repeat(of_choice <= k, lengths)
-        left = k - arrays["damage"][kept].astype(np.int64)
-        parts["owner"].append(number[k, owner[allowed[k]]])
-        parts["action"].append(arrays["choice_action"][allowed[k]])
-        parts["length"].append(lengths[allowed[k]])
-        parts["to"].append(number[left, arrays["successor"][kept]].astype(np.int32))
-        parts["p"].append(arrays["probability"][kept])
-        ends = np.repeat(arrays["terminal"][owner[allowed[k]]], lengths[allowed[k]])
-        parts["r"].append((~ends).astype(float) if steps else arrays["reward"][kept])
-    joined = {name: np.concatenate(part) for name, part in parts.items()}
-    per_state = np.bincount(joined["owner"], minlength=int(feasible.sum()))
-    offsets = np.concatenate([[0], np.cumsum(joined["length"])]).astype(np.int32)
+def load(file: str) -> tuple[MDP, Ints]:
+    """The model of a file, and what its choices need."""
+    found = np.load(file)
+    mdp = MDP(Arrays(**{name: found[name] for name in NAMES}), initial=(found["initial"], np.ones(1)))
+    return mdp, found["of_choice"] if "of_choice" in found else np.zeros(0, np.int64)
+
+
+def measured(work: Callable[[], object]) -> dict[str, float]:
+    """Seconds that work takes, of the clock and of the processor: the median of some runs."""
+    walls: list[float] = []
+    cpus: list[float] = []
+    while len(walls) < RUNS and sum(walls) < ENOUGH:
+        wall, cpu = time.perf_counter(), time.process_time()
+        work()
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return {"wall": statistics.median(walls), "cpu": statistics.median(cpus)}
+
+
+def unfold(mdp: MDP, of_choice: Ints, budget: int, sign: float) -> tuple[MDP, Ints]:
+    """The shielded model on the pairs (state, remaining) that can be reached, the start first.
+
+    Also the pairs as remaining · states + state.  Rewards are multiplied by the sign.
+    """
+    start = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
+    engine = Engine(mdp, of_choice, budget, start, 1.0)
+    graph = engine.graph
+    order = breadth_first(graph, int(engine.number[start[0]]) - 1)
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    choices = ranges(graph.ptr[order], graph.ptr[order + 1])
+    entries = ranges(graph.entry_ptr[choices], graph.entry_ptr[choices + 1])
+    origin = graph.origin[choices].astype(np.int64)
+    outcome = ranges(mdp.outcome_ptr[origin], mdp.outcome_ptr[origin + 1])
     model = MDP(
         Arrays(
-            choice_ptr=np.concatenate([[0], np.cumsum(per_state)]).astype(np.int32), choice_action=joined["action"],
-            outcome_ptr=offsets, successor=joined["to"], probability=joined["p"], reward=joined["r"],
-            damage=np.zeros(joined["to"].size, np.uint8),
+            choice_ptr=offsets(graph.ptr, order),
+            choice_action=mdp.choice_action[origin],
+            outcome_ptr=offsets(graph.entry_ptr, choices),
+            successor=rank[graph.target[entries]].astype(np.int32),
+            probability=mdp.probability[outcome],
+            reward=sign * mdp.reward[outcome],
+            damage=np.zeros(outcome.size, np.uint8),
         ),
-        initial=(np.array([int(number[number >= 0][-1])]), np.ones(1)),
-    )  # fmt: skip
-    return model, number
+        initial=(np.array([0]), np.ones(1)),
+    )
+    return model, graph.remaining[order].astype(np.int64) * mdp.num_states + graph.state[order]
+
+
+def breadth_first(graph: Graph, start: int) -> Ints:
+    """The pairs in the order in which Storm would number them: its sweeps go through them in this order."""
+    offset = graph.entry_ptr[graph.ptr].astype(np.int64)
+    links = csr_array((np.ones(graph.target.size, np.int8), graph.target.astype(np.int64), offset))
+    return breadth_first_order(links, start, return_predecessors=False).astype(np.int64)
+
+
+def ranges(begin: Ints, end: Ints) -> Ints:
+    """The numbers begin … end − 1 of several ranges, one after the other."""
+    begin, end = begin.astype(np.int64), end.astype(np.int64)
+    length = end - begin
+    return np.arange(int(length.sum())) + np.repeat(end - np.cumsum(length), length)
+
+
+def offsets(ptr: Ints, at: Ints) -> Ints:
+    """Where ranges begin once they follow one another."""
+    length = ptr[at + 1].astype(np.int64) - ptr[at].astype(np.int64)
+    return np.concatenate([[0], np.cumsum(length)]).astype(np.int32)
 
 
 def main() -> None:
@@ -61,21 +103,20 @@ def main() -> None:
 
     from almostsure.model.storm.write import to_storm
 
-    arrays = dict(np.load(sys.argv[1]))
-    budget, discount = int(sys.argv[2]), float(sys.argv[3])
-    model, number = unfold(arrays, budget, discount == 1)
-    game = to_storm(model)
-    del model
+    file, budget, discount = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    mdp, of_choice = load(file)
+    sign = -1.0 if discount == 1 else 1.0
+    model, pairs = unfold(mdp, of_choice, budget, sign)
+    game, table = to_storm(model), np.full((budget + 1, mdp.num_states), np.nan)
+    del mdp, of_choice, model
     formula = 'R{"reward"}min=? [F "terminal"]' if discount == 1 else f'R{{"reward"}}max=? [Cdiscount={discount}]'
     parsed = stormpy.parse_property(formula)
-    wall, cpu = time.perf_counter(), time.process_time()
-    result = stormpy.model_checking(game, parsed)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    values = np.array([result.get_value(i) for i in range(int(number.max()) + 1)])
-    found = np.where(number >= 0, (-1 if discount == 1 else 1) * values[np.maximum(number, 0)], np.nan)
-    np.save(sys.argv[1] + ".values.npy", found)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"wall": wall, "cpu": cpu, "peak_mb": peak, "states": int(number.max()) + 1}))
+    results = []
+    answer = measured(lambda: results.append(stormpy.model_checking(game, parsed)))
+    table.ravel()[pairs] = [sign * results[0].get_value(i) for i in range(pairs.size)]
+    np.save(file + ".values.npy", table)
+    answer |= {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "states": pairs.size}
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":
