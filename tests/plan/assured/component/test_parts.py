@@ -107,6 +107,26 @@ def test_who_cannot_get_out_without_risk_is_known_before_the_equations(monkeypat
     assert np.isneginf(lower[:, [near, far]]).tolist() == [[True, True]] * 2 + [[not way_out] * 2] * 2
 
 
+def test_where_more_left_opens_a_short_cut_members_are_sorted_again(monkeypatch):
+    """A slippery corridor of 60 cells: with a damage of 1, those far behind get to the end at once."""
+    size = 60
+    rows = [(x, 0, x + 1, 0.8, -1, 0) for x in range(size)] + [(x, 0, max(x - 1, 0), 0.2, -1, 0) for x in range(size)]
+    rows += [(x, 1, max(x - 1, 0), 1, -1, 0) for x in range(size)] + [(0, 2, size, 1, -1, 1)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[size])
+    cuts = []
+    cut = component.Component.cut
+    monkeypatch.setattr(component.Component, "cut", lambda self: cuts.append(self.members.copy()) or cut(self))
+    lower, _, choice = solved(mdp, 2, method="sweeps")
+    # with nothing left twice, to be sorted by estimates; with 1 left twice, since hints mislead; with 2 left they do not
+    assert len(cuts) == 5
+    assert (cuts[2] != cuts[3]).any()
+    assert (np.sort(cuts[2]) == np.sort(cuts[3])).all()
+    expected = solved(mdp, 2, method="direct")
+    assert lower == pytest.approx(expected[0], abs=1e-6)
+    assert (choice == expected[2]).all()
+    assert lower[:, 0] == pytest.approx([lower[0, 0], -1, -1])
+
+
 def test_only_where_more_left_allows_more_are_the_sure_taken_for_sure(monkeypatch):
     """Among tied choices it does not: what ends with nothing left may never end with more, for a better return."""
     size = 30

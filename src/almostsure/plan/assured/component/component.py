@@ -116,7 +116,10 @@ class Component:
             self.bounds.place[members] = NOWHERE
             return None
         if members.size > DIRECT and self.inside is None:
-            self._sort() if self.hint is None else self._sort_again(self.hint)
+            if self.hint is None:
+                self._sort()
+            else:
+                self._sort_again(self.hint)
         self._arrange()
         if self.part.ptr.size == 1:
             self.lose(self.members)
