@@ -117,7 +117,7 @@ def test_where_more_left_opens_a_short_cut_members_are_sorted_again(monkeypatch)
     cut = component.Component.cut
     monkeypatch.setattr(component.Component, "cut", lambda self: cuts.append(self.members.copy()) or cut(self))
     lower, _, choice = solved(mdp, 2, method="sweeps")
-    # with nothing left twice, to be sorted by estimates; with 1 left twice, since hints mislead; with 2 left they do not
+    # twice with nothing left, to be sorted by estimates, and with 1 left, since hints mislead; with 2 left they do not
     assert len(cuts) == 5
     assert (cuts[2] != cuts[3]).any()
     assert (np.sort(cuts[2]) == np.sort(cuts[3])).all()
