@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from almostsure.arguments import check_budget, check_discount, check_seed
+from almostsure.arguments import check_budget, check_discount, check_seed, names_right_word
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
 from almostsure.model.build.environment import GYM
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PARTS = 6  # of a report, for the progress bar: five of its study, and what is drawn
 
 
+@names_right_word
 def write_report(
     mdp: Model | Abstraction | UpperBudget,
     path: str | PathLike[str],
