@@ -103,6 +103,17 @@ def test_unknown_actions_and_starts_of_a_table():
         from_table({"a": {"x": (1, "a")}}, initial="b")
 
 
+@pytest.mark.parametrize("states", [(0, 1), ("a", "b")])
+def test_a_distribution_over_the_states_of_a_table_needs_no_entry_for_its_end(states):
+    one, two = states
+    table = {one: {"go": [(1.0, two, 0, True)]}, two: {"go": [(1.0, one, 0, True)]}}  # both are starts: an end is added
+    mdp = from_table(table, damage=lambda *_: 0, initial=[0.25, 0.75])
+    assert mdp.num_states == 3
+    assert mdp == from_table(table, damage=lambda *_: 0, initial={one: 0.25, two: 0.75})
+    with pytest.raises(ModelError, match=r"one probability for each of the 2 states; got 3 numbers"):
+        from_table(table, damage=lambda *_: 0, initial=[0.25, 0.75, 0.0])
+
+
 @pytest.mark.parametrize("states", [(0, 1), ("dry", "wet"), ((0, 0), (0, 1)), (False, True)])
 def test_labels_of_a_table_are_lists_of_states_or_truth_values(states):
     dry, wet = states

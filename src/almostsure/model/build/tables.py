@@ -65,7 +65,8 @@ def from_table(
     terminal
         The state, or the states, in which nothing happens any more.  Only these may be missing from the table.
     initial
-        The initial state, or a mapping from states to probabilities; by default the first state of the table.
+        The initial state, a mapping from states to probabilities, or one probability for each state of the table and of
+        ``terminal``; by default the first state of the table.
     action_names, labels, normalise
         As for :func:`almostsure.from_transitions`; actions have the order of their names, or in which they appear.
 
@@ -232,9 +233,13 @@ def _row(outcome: Any, state: Any, action: Any, states: _Labels, number: int, da
 
 
 def _translate(initial: Any, states: _Labels) -> Any:
+    """The initial distribution over the states that the table and ``terminal`` name, whatever is added to them."""
     if isinstance(initial, Mapping):
         return {states.index(state): weight for state, weight in initial.items()}
-    return states.index(initial) if isinstance(initial, Hashable) else initial
+    if isinstance(initial, Hashable):
+        return states.index(initial)
+    where, weights = initial_distribution(initial, len(states), None)
+    return dict(zip(where.tolist(), weights.tolist(), strict=True))
 
 
 def _carriers(name: str, given: Any, states: _Labels) -> list[int]:
@@ -250,9 +255,7 @@ def _carriers(name: str, given: Any, states: _Labels) -> list[int]:
 
 def _supported(initial: Any) -> set[int]:
     """The states in which an episode may start."""
-    if isinstance(initial, Mapping):
-        return {state for state, weight in initial.items() if weight}
-    return {int(initial)} if np.ndim(initial) == 0 else set(np.flatnonzero(initial).tolist())
+    return {state for state, weight in initial.items() if weight} if isinstance(initial, Mapping) else {initial}
 
 
 # ---------------------------------------------------------------------- ending episodes
