@@ -13,21 +13,21 @@ counts are integers, and the rewards of an outcome are always summed block by bl
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import as_python, count, one_of
-from almostsure.errors import ArgumentError, LimitReached, ModelError, ModelMismatch
+from almostsure.arguments import count, one_of
+from almostsure.errors import ArgumentError, LimitReached, ModelMismatch
 from almostsure.learn.bounds import Confidence, confidence
 from almostsure.learn.evidence import check_mu
 from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype, offsets
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
-from almostsure.model.space import Encode, Space
+from almostsure.model.space import Space
 from almostsure.wording import brief, counted
 
 UNKNOWN = ("refuse", "allow")
@@ -61,27 +61,6 @@ def _within(name: str, value: int, end: int, least: int = 0) -> int:
     if type(value) is int and least <= value < end:
         return value
     return count(name, value, least=least, most=end - 1)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """The ``encode`` of a space with the names of a log, which do not say how an environment numbers what they name."""
-
-    encode: Encode | None  # of the observations, if the log's were encoded
-    names_states: bool  # whether the states' numbers are those of their names …
-    names_actions: bool  # … and the actions', in the order of the alphabet
-
-    def __call__(self, observation: Any) -> Any:
-        """The state of an observation: a number that is shown is no state where these were named."""
-        if self.encode is not None:
-            return self.encode(observation)
-        if self.names_states and not isinstance(observation, str):
-            raise ModelError(
-                "an observation must be the name of a state, as the log has them; got "
-                f"{brief(as_python(observation))}. Pass state_of, a function of (observation, env) that names it."
-            )
-        return observation
 
 
 def outcome_key(space: Space, choice: Any, next_state: Any, damage: Any) -> Any:
