@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelError, UnknownName, WrongWord, nearest
-from almostsure.wording import brief
 
 TO_LEARNER = {  # the discount, where learners are given, or where what is made is given to one
     "learners": "learners=[ShieldedQ(discount=…)]",
@@ -209,7 +208,7 @@ def one_of(what: str, given: object, known: Collection[str]) -> None:
 def mapping(name: str, given: Mapping[K, V] | None, what: str) -> Mapping[K, V]:
     """``given`` if it maps, as ``what`` says, something to something; an empty mapping where there is none."""
     if given is not None and not isinstance(given, Mapping):
-        raise ModelError(f"{name} must map {what}; got {brief(given)}")
+        raise ModelError(f"{name} must map {what}; got {given!r:.80}")
     return given or {}
 
 
