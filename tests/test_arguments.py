@@ -7,10 +7,14 @@ import gymnasium
 import pytest
 
 import almostsure as asure
+from almostsure.abstract import Grid
 from almostsure.errors import ArgumentError, WrongWord
 from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, VectorDamageTracker, to_gymnasium
-from almostsure.learn import EnvSampler
+from almostsure.learn import EnvSampler, FunctionSampler, learners
+from almostsure.model import Cell
 
+HOMES = ("abstract", "budget", "gym", "learn", "model", "paper", "plan", "policy", "report", "shield", "testing")
+MADE_BY_USERS = {Cell, EnvSampler, FunctionSampler, Grid, learners.ShieldedQ, asure.AlmostSure, asure.RiskShield}
 MODEL = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
 
 
@@ -134,6 +138,25 @@ def test_what_is_no_model_is_refused_as_other_arguments_are(call, got):
 def test_misspelled_words_name_the_right_ones(call, message):
     with pytest.raises(WrongWord, match=message):
         call()
+
+
+def with_options():
+    """Every exported function that has arguments which must be named, and what users make with such arguments."""
+    homes = [asure, *(getattr(asure, name) for name in HOMES), learners]
+    found = (getattr(home, name) for home in homes for name in home.__all__)
+    functions = {function for function in found if inspect.isfunction(function)}
+    return sorted((functions | MADE_BY_USERS), key=lambda function: function.__name__)
+
+
+@pytest.mark.parametrize("function", with_options())
+def test_every_function_names_its_misspelled_arguments(function):
+    parameters = inspect.signature(function).parameters.values()
+    named = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return  # passed on to somebody else's
+    for name in named:
+        with pytest.raises(WrongWord, match=f"{function.__name__} has no argument {name}x: pass "):
+            function(**{f"{name}x": None})
 
 
 @pytest.mark.parametrize("function", [asure.RiskShield, asure.learn_from_logs, EnvSampler, DamageTracker])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.errors import ArgumentError, UnknownName, WrongWord, nearest
+from almostsure.errors import ArgumentError, ModelError, UnknownName, WrongWord, nearest
 
 TO_LEARNER = {  # the discount, where learners are given, or where what is made is given to one
     "learners": "learners=[ShieldedQ(discount=…)]",
@@ -56,6 +56,8 @@ WORDS: dict[str, dict[str, str]] = {
 MAX_BUDGET = 2**31 - 2  # one below what reads "no finite budget suffices"
 
 F = TypeVar("F", bound=Callable[..., Any])
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def names_right_word(function: F) -> F:
@@ -199,8 +201,15 @@ def check_real(name: str, value: object) -> float:
 
 def one_of(what: str, given: object, known: Collection[str]) -> None:
     """Raise UnknownName, which suggests the nearest and lists them all, unless ``given`` is one of the known words."""
-    if given not in known:
+    if not isinstance(given, str) or given not in known:
         raise UnknownName(what, given, known, f"There are: {', '.join(known) or 'none'}.")
+
+
+def mapping(name: str, given: Mapping[K, V] | None, what: str) -> Mapping[K, V]:
+    """``given`` if it maps, as ``what`` says, something to something; an empty mapping where there is none."""
+    if given is not None and not isinstance(given, Mapping):
+        raise ModelError(f"{name} must map {what}; got {given!r:.80}")
+    return given or {}
 
 
 def as_python(value: Any) -> Any:

@@ -164,6 +164,45 @@ def test_what_is_no_certificate_is_refused(saved: Path, here: Callable[..., Any]
         assert message in done.err
 
 
+def test_upper_budgets_of_a_system_are_verified_without_the_solver(tmp_path: Path, here: Callable[..., Any]) -> None:
+    system = asure.abstract("Pendulum-v1", asure.Grid((-0.4, -1.6), (0.4, 1.6), (40, 40)), pattern=2)
+    upper = asure.minimal_budget(system)
+    upper.save(tmp_path / "upper.safetensors")
+    assert upper.smallest_budget() == 0
+    answer = here("check", "Pendulum-v1", "upper.safetensors", "--json").json
+    assert (answer["verdict"], answer["kind"], answer["minimal_budget"]) == ("verified", "upper", 0)
+    assert answer["model"]["fingerprint"] == system.fingerprint
+    assert answer["upper_bound"] is True
+    modules = set(answer["trusted"]["modules"])
+    assert "almostsure.abstract.certificate" in modules
+    assert not modules & {"almostsure.abstract.solve", "almostsure.abstract.compiled.levels", "almostsure.budget.solve"}
+    assert "of cells, upper bounds are proved" in " ".join(
+        here("check", "Pendulum-v1", "upper.safetensors").out.split()
+    )
+    arrays, strings = load_tensors(tmp_path / "upper.safetensors", kind="upper", model=system.fingerprint)
+    kept = {name: strings[name] for name in ("cap", "engine", "grid", "patterns")}
+    nothing = {"of_state": np.zeros_like(arrays["of_state"])}
+    save_tensors(tmp_path / "forged.safetensors", kind="upper", model=system.fingerprint, arrays=nothing, strings=kept)
+    done = here("check", "Pendulum-v1", "forged.safetensors")
+    assert done.code == 1
+    for words in (
+        "REJECTED",
+        "it claims 0, but its best pattern needs ∞",
+        "abstract Pendulum-v1 -o forged.safetensors",
+    ):
+        assert words in " ".join(done.out.split())
+    finer = kept | {"grid": kept["grid"].replace("[40, 40]", "[40, 20]")}
+    save_tensors(tmp_path / "other.safetensors", kind="upper", model=system.fingerprint, arrays=arrays, strings=finer)
+    for name, file, message in (
+        ("Pendulum-v1", "other", "belongs to another model"),
+        ("CartPole-v1", "upper", "CartPole-v1 has 4 coordinates; got 2"),
+        ("quicksand", "upper", "given the system that it was made for. This command knows CartPole-v1, "),
+    ):
+        done = here("check", name, f"{file}.safetensors")
+        assert (done.code, message in done.err) == (3, True)
+    assert "are for models" in here("check", "Pendulum-v1", "upper.safetensors", "--damage", "x").err
+
+
 def test_what_a_library_prints_does_not_get_between(saved: Path) -> None:
     program = (
         "import builtins, os, runpy, sys; sys.argv = ['checker', sys.argv[1]]\n"

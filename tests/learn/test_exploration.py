@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 import almostsure as asure
 from almostsure.cli.output import described
 from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError, ModelMismatch, UnknownName
-from almostsure.gym import ShieldedEnv
+from almostsure.gym import ShieldedEnv, ShieldedVectorEnv
 from almostsure.learn import ByName, EnvSampler, explore
 from almostsure.model import Steps, product
 from almostsure.shield import HorizonShield
@@ -591,6 +591,29 @@ def test_a_model_that_was_saved_reads_observations_by_the_names_of_its_states(tm
         place(99)
     with pytest.raises(ArgumentError, match="must have names of states"):
         ByName(asure.from_transitions([0], [0], [0], [1], [0], [0]))
+
+
+def test_a_saved_model_of_numbers_in_another_order_is_not_read_by_number(tmp_path):
+    lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    explored = explore(lake)
+    explored.save(tmp_path / "lake.umb")
+    loaded = asure.load(tmp_path / "lake.umb")
+    assert loaded == explored
+    assert loaded.state_names == explored.state_names
+    assert loaded.state_names[1] == "4"  # as many as the environment has, in the order in which they were found
+    shield = asure.Shield(asure.minimal_budget(loaded))
+    with pytest.raises(ModelMismatch, match=r"what it names '4' is its state 1\..* state_of=almostsure.learn.ByName"):
+        ShieldedEnv(lake, shield, 0)
+    with pytest.raises(ModelMismatch, match=r"what it names '4' is its state 1\."):
+        ShieldedVectorEnv(gymnasium.make_vec("FrozenLake-v1", num_envs=2, is_slippery=False), shield, 0)
+    env = ShieldedEnv(lake, shield, 0, state_of=ByName(loaded))
+    _, info = env.reset(seed=0)
+    for _ in range(200):
+        _, _, ended, cut, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+        assert info["remaining"] == 0
+        if ended or cut:
+            _, info = env.reset()
+    ShieldedEnv(asure.to_gymnasium(loaded), shield, 0).reset(seed=0)  # shows the model's own numbers
 
 
 def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):

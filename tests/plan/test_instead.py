@@ -8,6 +8,8 @@ from almostsure.errors import Infeasible
 from almostsure.plan import suggest_budget
 from almostsure.plan.instead import forcing, instead
 
+WALK = ((-1, 0.4), (0, 0.2), (1, 0.4))
+
 
 @pytest.fixture
 def bog():
@@ -44,6 +46,16 @@ def test_of_large_models_only_what_may_help_is_said(monkeypatch):
     assert instead(asure.minimal_budget(pit))[1:] == [
         "A number of steps, minimal_budget(mdp, horizon=T), or a stated risk, RiskShield, may help."
     ]
+
+
+def test_risks_that_close_in_slowly_are_not_waited_for(monkeypatch):
+    size, ends = 100, [(99, 1, 100, 1, 0, 3)]  # a walk that hurts at one end for ever; the other has a way out
+    ways = [(s, 0, min(max(s + by, 0), size - 1), p, 0, int(s + by < 0)) for s in range(size) for by, p in WALK]
+    walk = from_transitions(*zip(*ways, *ends, strict=True), initial=50, terminal=[size])
+    wait = ["Or accept a risk: RiskShield works out how small it can be, which takes a while here."]
+    assert instead(minimal_budget(walk))[2:] == wait
+    monkeypatch.setattr("almostsure.plan.instead.SWEEPS", 200_000)
+    assert instead(minimal_budget(walk))[2].startswith("Or accept a risk: overspending can be kept as improbable as 1 ")
 
 
 @pytest.mark.parametrize(("count", "shown"), [(2, "x=0, y=0; x=1, y=0."), (5, "x=3, y=0; and 1 more state.")])

@@ -99,6 +99,18 @@ def test_limit_risk_seed_and_command_are_taken_over(tmp_path, content_of):
     assert (data["proof"]["seed"], data["proof"]["command"]) == (str(2**64 - 1), "almostsure report x")
 
 
+def test_what_it_was_made_with_writes_it_again(tmp_path, content_of):
+    told = {"budget": 2, "risk": np.float64(0.25), "time_limit": 1e-6, "name": "Corridor"}
+    first = write_report("corridor", tmp_path / "r.html", **told)
+    command = content_of(first)["proof"]["command"]
+    options = "budget=2, risk=0.25, time_limit=1e-06, name='Corridor'"
+    assert command == f"almostsure.report.write_report('corridor', \"report.html\", {options})"
+    again = eval(command.replace("report.html", str(tmp_path / "again.html")), {"almostsure": asure})  # noqa: S307
+    assert again.read_bytes() == first.read_bytes()
+    pictured = write_report("paper", tmp_path / "r.html", figures=[("A title", PNG, "")])
+    assert content_of(pictured)["proof"]["command"].endswith('"report.html", figures=figures)')
+
+
 def test_the_same_arguments_give_the_same_bytes(hazard, tmp_path):
     again = write_report("hazard-map", tmp_path / "again.html", budget=3)
     assert again.read_bytes() == hazard.read_bytes()

@@ -9,8 +9,9 @@ import pytest
 
 import almostsure as asure
 from almostsure import INFINITE, from_transitions, minimal_budget
+from almostsure.budget import HorizonBudget
 from almostsure.budget.horizon import horizon_budget
-from almostsure.errors import CertificateError, CorruptFile, ModelMismatch, NoSafeAction
+from almostsure.errors import CertificateError, CorruptFile, ModelError, ModelMismatch, NoSafeAction
 from almostsure.files import save_tensors
 from almostsure.shield import HorizonShield
 
@@ -123,6 +124,27 @@ def test_files_of_others_are_refused(tmp_path):
     save_tensors(tmp_path / "low", kind="horizon shield", model=mdp.fingerprint, arrays=rises, strings=strings)
     with pytest.raises(CorruptFile, match="does not hold a horizon shield of its model"):
         HorizonShield.load(tmp_path / "low", mdp)
+
+
+@pytest.mark.parametrize(
+    ("cap", "message"),
+    [
+        ("-1", "cap must be 0 … 2147483646, or None; got -1"),
+        (str(INFINITE), "cap must be 0 … 2147483646, or None; got 2147483647"),
+        ("1", "rises must be to values up to the cap 1, or to INFINITE; got"),
+    ],
+)
+def test_a_cap_that_the_values_cannot_have_is_refused(tmp_path, cap, message):
+    mdp = busy(0)
+    minimal = minimal_budget(mdp, horizon=6)
+    assert minimal.rises.value.max() > 1
+    strings = {"horizon": "6", "cap": cap, "settled": ""}
+    arrays = minimal.rises._asdict()
+    save_tensors(tmp_path / "b", kind="horizon budget", model=mdp.fingerprint, arrays=arrays, strings=strings)
+    with pytest.raises(CorruptFile, match=message):
+        HorizonBudget.load(tmp_path / "b", mdp)
+    with pytest.raises(ModelError, match=message):
+        replace(minimal, cap=int(cap))
 
 
 def test_steps_that_no_key_can_hold_are_refused(tmp_path):

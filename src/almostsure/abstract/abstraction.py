@@ -33,7 +33,7 @@ from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.grid import Grid
 from almostsure.abstract.observation import Observation
 from almostsure.abstract.patterns import Patterns
-from almostsure.arguments import count
+from almostsure.arguments import count, names_right_word
 from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.wording import counted
 
@@ -198,6 +198,7 @@ class Abstraction:
         return f"<Abstraction{self.name and chr(32) + self.name}: {size}, counts {kind}>"
 
 
+@names_right_word
 def abstract(
     step: Step | str | None = None,
     grid: Grid | None = None,

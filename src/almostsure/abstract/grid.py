@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import whole
+from almostsure.arguments import names_right_word, whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.memory import available, require
 from almostsure.model.arrays import frozen
@@ -29,6 +29,7 @@ TURN = 1e-9  # of a period: what moving a periodic coordinate by whole periods m
 PER_CELL = 16  # bytes that solving takes per cell at the very least
 
 
+@names_right_word
 @dataclass(frozen=True, eq=False, repr=False)
 class Grid:
     """A box cut into cells.

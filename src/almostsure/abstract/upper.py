@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -111,7 +112,12 @@ class UpperBudget:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the values to a safetensors file, atomically."""
-        strings = {"cap": "" if self.cap is None else str(self.cap), "engine": self.engine}
+        grid = self.abstraction.grid
+        made = {"low": grid.low, "high": grid.high, "cells": grid.cells, "periodic": grid.periodic}
+        strings = {
+            "cap": "" if self.cap is None else str(self.cap), "engine": self.engine, "grid": json.dumps(made),
+            "patterns": json.dumps(self.abstraction.patterns.sequences),
+        }  # fmt: skip
         arrays: dict[str, npt.NDArray[Any]] = {"of_state": self.of_state}
         save_tensors(path, kind="upper", model=self.abstraction.fingerprint, arrays=arrays, strings=strings)
 
@@ -120,10 +126,8 @@ class UpperBudget:
         """Read upper budgets of ``abstraction`` and verify them: a file that claims too little is refused."""
         file_name(path, "UpperBudget.load(path, abstraction)")
         arrays, _ = load_tensors(path, kind="upper", model=fingerprint_of(abstraction))
-        if set(arrays) != {"of_state"}:
-            raise CorruptFile(f"{path!s} must hold of_state; got {sorted(arrays)}", path=path)
         with must_hold(path, "upper budgets of its system"):
-            return abstraction.check_upper(arrays["of_state"])
+            return abstraction.check_upper(claimed(path, arrays))
 
     # ------------------------------------------------------------------ for people
 
@@ -200,6 +204,13 @@ class UpperBudget:
             f"  {proved if counts else 'for no cell was a finite budget proved'}\n"
             f"  upper bounds by the {self.engine}; verified>"
         )
+
+
+def claimed(path: str | PathLike[str], arrays: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """The values in a file, which nothing has verified yet."""
+    if set(arrays) != {"of_state"}:
+        raise CorruptFile(f"{path!s} must hold of_state; got {sorted(arrays)}", path=path)
+    return arrays["of_state"]
 
 
 def fingerprint_of(abstraction: object) -> str:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from almostsure.arguments import count
 from almostsure.budget.certificate import check_rises
 from almostsure.budget.minimal import INFINITE, Needs
-from almostsure.errors import ArgumentError
+from almostsure.errors import ArgumentError, ModelError
 from almostsure.files import file_name, load_tensors, must_hold, save_tensors
 from almostsure.model.arrays import frozen
 from almostsure.model.labels import TRAP
@@ -72,6 +72,13 @@ class HorizonBudget(Needs):
     horizon: int
     rises: Rises
     settled: int | None = None  # the number of steps from which on nothing rises any more, if that was reached
+
+    def __post_init__(self) -> None:
+        Needs.__post_init__(self)
+        above = (self.rises.value > self.limit) & (self.rises.value < INFINITE)
+        if above.any():
+            most = self.rises.value[np.argmax(above)]
+            raise ModelError(f"rises must be to values up to the cap {self.limit}, or to INFINITE; got {most}")
 
     def at(self, steps: int) -> HorizonBudget:
         """The same with fewer steps left."""

@@ -40,6 +40,10 @@ class Needs:
     upper_bound: bool = False  # whether the values were given as upper bounds, instead of what is needed itself
     checked: bool = field(default=False, init=False)  # whether these very numbers were verified when they were made
 
+    def __post_init__(self) -> None:
+        if self.cap is not None and not 0 <= self.cap <= NO_CAP:
+            raise ModelError(f"cap must be 0 … {NO_CAP}, or None; got {self.cap}")
+
     @property
     def limit(self) -> int:
         """The largest budget that is told apart from ∞: the cap, if there is one."""
@@ -133,8 +137,7 @@ class MinimalBudget(Needs):
             if array.shape != (size,) or array.dtype.kind != "i":
                 raise ModelError(f"{name} must be {size} integers; got {array.dtype} of shape {array.shape}")
             array.flags.writeable = False
-        if self.cap is not None and not 0 <= self.cap <= NO_CAP:
-            raise ModelError(f"cap must be 0 … {NO_CAP}, or None; got {self.cap}")
+        Needs.__post_init__(self)
 
     # ------------------------------------------------------------------ questions
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import count
+from almostsure.arguments import count, names_right_word
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ModelError
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
@@ -71,6 +71,7 @@ class FixedPoint:
     trace: tuple[Budgets, ...]  # k_0, k_1, …, where asked for
 
 
+@names_right_word
 def algorithm_1(mdp: Model, *, trace: bool = False) -> FixedPoint:
     """Algorithm 1: iterate T from 0 to its least fixed point, k*.
 

@@ -35,7 +35,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(request: dict[str, Any]) -> dict[str, Any]:
-    from almostsure.errors import CertificateError, CorruptFile, FileError
+    from almostsure.errors import CorruptFile, FileError
     from almostsure.files import OTHERS, tensors_kind
     from almostsure.model.source import as_model
 
@@ -50,30 +50,43 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
         raise CorruptFile(
             f"{path!r} is damaged, or not a file of almostsure. Make one with: almostsure budget … -o FILE"
         )
+    if kind == "upper" and request["model"] in _systems():
+        return _verified(request, kind, *_upper(path, request))
     if kind not in CHECKS:
         if kind in OTHERS:
-            raise FileError(f"{path!r} holds {OTHERS[kind]} and verifies, given the system that it was made for.")
+            named = f" This command knows {', '.join(_systems())}." if kind == "upper" else ""
+            what = f"{path!r} holds {OTHERS[kind]} and verifies, given the system that it was made for."
+            raise FileError(what + named)
         raise FileError(f"{path!r} holds a {kind}, which has no certificate; a budget and a shield have one.")
     mdp = as_model(request["model"], **request["options"])
     if request.get("monitors"):
         from almostsure.cli.monitors import with_monitors
 
         mdp = with_monitors(mdp, request["monitors"])
-    claims, verify = CHECKS[kind](path, mdp, kind)
     sizes = {"states": mdp.num_states, "choices": mdp.num_choices, "outcomes": mdp.num_outcomes}
-    basis = {"learned": mdp.origin.learned or None}
+    about = {"fingerprint": mdp.fingerprint, **sizes, "learned": mdp.origin.learned or None}
+    return _verified(request, kind, about, mdp.origin.uncertain, CHECKS[kind](path, mdp, kind))
+
+
+Claims = tuple[dict[str, Any], Callable[[], object]]  # what a file claims, and how to verify that
+
+
+def _verified(
+    request: dict[str, Any], kind: str, about: dict[str, Any], uncertain: str | None, claimed: Claims
+) -> dict[str, Any]:
+    """The answer about a file that belongs to a model."""
+    from almostsure.errors import CertificateError
+
+    claims, verify = claimed
     result: dict[str, Any] = {
-        "model": {"name": request["model"], "fingerprint": mdp.fingerprint, **sizes, **basis},
-        "uncertain": mdp.origin.uncertain, "kind": kind, **claims, "verdict": "verified", "reason": None,
+        "model": {"name": request["model"], **about},
+        "uncertain": uncertain, "kind": kind, **claims, "verdict": "verified", "reason": None,
     }  # fmt: skip
     try:
         verify()
     except CertificateError as error:
         result |= {"verdict": "rejected", "reason": str(error)}
     return result
-
-
-Claims = tuple[dict[str, Any], Callable[[], None]]  # what a file claims, and how to verify that
 
 
 def _budget(path: str, mdp: Any, kind: str) -> Claims:
@@ -102,6 +115,43 @@ def _risk(path: str, mdp: Any, kind: str) -> Claims:
     promise = read_risks(path, known_probabilities(mdp))
     claims = {"budget": promise.budget, "risk": promise.risk, "horizon": promise.horizon}
     return claims, lambda: check_risks(mdp, promise)
+
+
+def _systems() -> Any:
+    """The continuous systems that have a name."""
+    from almostsure.abstract.known.environments import KNOWN
+
+    return KNOWN
+
+
+def _upper(path: str, request: dict[str, Any]) -> tuple[dict[str, Any], None, Claims]:
+    """Of a continuous system, in the cells and with the patterns that the file says: one value for each cell."""
+    from almostsure.abstract.grid import Grid
+    from almostsure.abstract.known.environments import known
+    from almostsure.abstract.upper import claimed
+    from almostsure.budget.certificate import INFINITE, upper_values
+    from almostsure.errors import ArgumentError
+    from almostsure.files import check_fingerprint, load_tensors, must_hold
+
+    if request.get("monitors") or any(request["options"].values()):
+        raise ArgumentError(f"options such as --damage and --monitor are for models; {request['model']} is a system.")
+    arrays, strings = load_tensors(path, kind="upper", model=None)
+    with must_hold(path, "upper budgets of a system"):
+        cut, patterns = json.loads(strings["grid"]), json.loads(strings["patterns"])
+        names = known(request["model"]).grid.names
+        if len(cut["cells"]) != len(names):
+            raise ArgumentError(f"{request['model']} has {len(names)} coordinates; got {len(cut['cells'])}")
+        system = known(request["model"], grid=Grid(**cut, names=names), pattern=patterns)
+        cap = int(strings["cap"]) if strings["cap"] else None
+    check_fingerprint(path, strings, kind="upper", model=system.fingerprint)
+    values = upper_values(claimed(path, arrays), system.num_cells, system.grid.describe)
+    least = int(values[system.initial_cells()].max())
+    about = {
+        "fingerprint": system.fingerprint, "states": system.num_cells,
+        "choices": system.num_cells * system.patterns.count, "outcomes": None, "learned": None,
+    }  # fmt: skip
+    start = {"minimal_budget": "inf" if least == INFINITE else least, "upper_bound": True}
+    return about, None, ({"cap": cap, **start}, lambda: system.check_upper(values))
 
 
 CHECKS: dict[str, Callable[[str, Any, str], Claims]] = {

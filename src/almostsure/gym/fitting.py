@@ -15,10 +15,10 @@ from gymnasium.wrappers import TimeLimit
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
-from almostsure.learn.counts import Logged
 from almostsure.model.build.damage import Damage, known_damage
 from almostsure.model.build.environment import discrete_size, layers
 from almostsure.model.mdp import MDP, Bools
+from almostsure.model.naming import Logged
 from almostsure.model.space import Space
 from almostsure.shield.protocol import Guard, Watching
 from almostsure.shield.shield import Shield
@@ -106,6 +106,15 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
         raise ModelMismatch(
             f"the environment has {size} states and the shield's model {space.num_observed}: the shield is "
             f"for another environment.{loaded} If observations must be translated, pass state_of."
+        )
+    names = space.state_names or ()
+    numbered = {str(state) for state in range(len(names))}
+    taken = next((s for s, name in enumerate(names) if name in numbered and name != str(s)), None)
+    if taken is not None and not shows_indices(env, observations):
+        raise ModelMismatch(
+            f"the environment shows numbers, and the shield's model has others: what it names {names[taken]!r} is its "
+            f"state {taken}.{loaded} If observations are the model's own numbers, pass state_of=lambda observation, "
+            "env: observation."
         )
     return size
 

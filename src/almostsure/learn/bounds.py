@@ -33,7 +33,7 @@ from typing import Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_real, count, one_of, whole_array
+from almostsure.arguments import check_real, count, names_right_word, one_of, whole_array
 from almostsure.errors import ArgumentError
 from almostsure.model.build.validate import SUM_TOLERANCE
 
@@ -48,6 +48,7 @@ MOST = 10**300  # outcomes that a float can count; where there may be more, the 
 UPWARD = 1 + 1e-12  # more than double-precision logarithms and exponentials can be wrong by
 
 
+@names_right_word
 def samples_needed(
     num_states: int,
     num_actions: int,
@@ -81,6 +82,7 @@ def samples_needed(
     return union.samples(unit("mu", mu), unit("delta", delta))
 
 
+@names_right_word
 def delta_bought(
     samples: int,
     num_states: int,
@@ -110,6 +112,7 @@ def delta_bought(
     return union.failure(count("samples", samples, least=0), unit("mu", mu))
 
 
+@names_right_word
 def mu_bought(
     samples: int,
     num_states: int,
@@ -186,6 +189,7 @@ class Confidence:
         return self.statement
 
 
+@names_right_word
 def confidence(counts: npt.ArrayLike, mu: float, *, num_states: int | None = None, num_damages: int = 2) -> Confidence:
     """What samples at hand say: the probability that every outcome has been seen.
 

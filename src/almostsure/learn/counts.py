@@ -13,21 +13,21 @@ counts are integers, and the rewards of an outcome are always summed block by bl
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import as_python, count, one_of
-from almostsure.errors import ArgumentError, LimitReached, ModelError
+from almostsure.arguments import count, one_of
+from almostsure.errors import ArgumentError, LimitReached, ModelMismatch
 from almostsure.learn.bounds import Confidence, confidence
 from almostsure.learn.evidence import check_mu
 from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype, offsets
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
-from almostsure.model.space import Encode, Space
+from almostsure.model.space import Space
 from almostsure.wording import brief, counted
 
 UNKNOWN = ("refuse", "allow")
@@ -61,27 +61,6 @@ def _within(name: str, value: int, end: int, least: int = 0) -> int:
     if type(value) is int and least <= value < end:
         return value
     return count(name, value, least=least, most=end - 1)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """The ``encode`` of a space with the names of a log, which do not say how an environment numbers what they name."""
-
-    encode: Encode | None  # of the observations, if the log's were encoded
-    names_states: bool  # whether the states' numbers are those of their names …
-    names_actions: bool  # … and the actions', in the order of the alphabet
-
-    def __call__(self, observation: Any) -> Any:
-        """The state of an observation: a number that is shown is no state where these were named."""
-        if self.encode is not None:
-            return self.encode(observation)
-        if self.names_states and not isinstance(observation, str):
-            raise ModelError(
-                "an observation must be the name of a state, as the log has them; got "
-                f"{brief(as_python(observation))}. Pass state_of, a function of (observation, env) that names it."
-            )
-        return observation
 
 
 def outcome_key(space: Space, choice: Any, next_state: Any, damage: Any) -> Any:
@@ -164,6 +143,41 @@ class Counts:
         self.samples[block.sampled] += block.samples
         if self._size > max(MANY, self._outcomes.key.size):
             self.merge()
+
+    def __add__(self, other: Counts) -> Counts:
+        """What both have seen, of the same states and actions: as if ``other`` had gone on where this one stopped.
+
+        Examples
+        --------
+        >>> from almostsure.learn import count_outcomes
+        >>> count_outcomes("paper", 20, seed=1) + count_outcomes("paper", 30, seed=2)
+        <Counts: 150 samples of 3 of 3 choices showed 3 outcomes>
+        """
+        if not isinstance(other, Counts):
+            return NotImplemented
+        if self._counted_of() != other._counted_of():
+            first = self.space.otherwise_named(other.space)
+            raise ModelMismatch(
+                "counts that are added must be of the same states, actions, names, starts and ends; got others"
+                f"{first and f': {first}'}. Count with the same sampler, or of the same space, everywhere."
+            )
+        if self is other or (self.seed is not None and self.seed == other.seed):
+            raise ArgumentError(
+                f"counts that are added must be of different samples; both have seed {self.seed}. Draw the others "
+                "with another seed."
+            )
+        caveat = self.caveat if other.caveat in self.caveat else f"{self.caveat} {other.caveat}".lstrip()
+        most = max(self.max_damage, other.max_damage)
+        result = Counts(self.space, max_damage=most, caveat=caveat, ended=self.ended)
+        for part in (self, other):
+            outcomes = part._merged()
+            sampled = np.flatnonzero(part.samples)
+            result.add(Block(outcomes._replace(first=outcomes.first - 1), sampled, part.samples[sampled]))
+        return result
+
+    def _counted_of(self) -> tuple[object, ...]:
+        """What numbers of states and actions mean here."""
+        return self.space, self.space.state_names, self.space.action_names, self.ended
 
     def see(self, choice: int, next_state: int, damage: int, reward: float = 0.0, *, times: int = 1) -> bool:
         """Take in one outcome, seen ``times`` times in a row; returns whether it is new."""

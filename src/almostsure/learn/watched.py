@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelError, ModelMismatch
-from almostsure.learn.counts import ARRAYS, Counts, Logged
+from almostsure.learn.counts import ARRAYS, Counts
+from almostsure.model.naming import Logged
 
 WATCHED = (*ARRAYS, "ended", "began")
 ITS_COUNTS = "Make the shield of the counts: OnlineShield(counts, known=counts)."

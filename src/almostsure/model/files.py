@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from almostsure.arguments import names_right_word
 from almostsure.errors import FileError, ModelError
 from almostsure.files import MAPS, STORM, atomic_write, file_name, give_back, tensors_kind
 from almostsure.model.mdp import MDP
@@ -54,6 +55,7 @@ def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
     write_umb(mdp, path, relay=relay)
 
 
+@names_right_word
 def load(
     path: Path,
     *,

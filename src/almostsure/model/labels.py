@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import mapping
 from almostsure.errors import ModelError
 from almostsure.model.arrays import Bools, frozen
 
@@ -24,7 +25,7 @@ TRAP = "forbidden"  # the label of the state to which a product leads what must 
 def read_labels(labels: Labels | None, num_states: int, find: Callable[[Any], int]) -> Mapping[str, Bools]:
     """Each label as a read-only array of one truth value per state; ``find`` turns an index or a name into a state."""
     found: dict[str, Bools] = {}
-    for name, states in (labels or {}).items():
+    for name, states in mapping("labels", labels, "names to states").items():
         if not isinstance(name, str) or not name:
             raise ModelError(f"labels must have names; got {name!r}")
         found[name] = frozen(_holds(name, states, num_states, find))

@@ -6,18 +6,41 @@ States of programs are also found by the values of their variables, in any order
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import as_python
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.arrays import Bools, Ints
-from almostsure.wording import counted
+from almostsure.wording import brief, counted
 
 LONGEST_SHOWN = 60  # characters of a name that is an example of names
 SUGGEST_FROM = 10_000  # comparing a misspelt name with a million others would take a minute
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """The ``encode`` of a space with the names of a log, which do not say how an environment numbers what they name."""
+
+    encode: Callable[[Any], int | str] | None  # of the observations, if the log's were encoded
+    names_states: bool  # whether the states' numbers are those of their names …
+    names_actions: bool  # … and the actions', in the order of the alphabet
+
+    def __call__(self, observation: Any) -> Any:
+        """The state of an observation: a number that is shown is no state where these were named."""
+        if self.encode is not None:
+            return self.encode(observation)
+        if self.names_states and not isinstance(observation, str):
+            raise ModelError(
+                "an observation must be the name of a state, as the log has them; got "
+                f"{brief(as_python(observation))}. Pass state_of, a function of (observation, env) that names it."
+            )
+        return observation
 
 
 def distinct(names: Iterable[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from almostsure.arguments import whole
+from almostsure.arguments import names_right_word, whole
 from almostsure.errors import ArgumentError, Blame, LimitReached, ModelError
 from almostsure.model.arrays import spans
 from almostsure.model.build.transitions import build
@@ -47,6 +47,7 @@ def edges_of(parts: Parts) -> Edges:
     return _Product(parts.base, parts.monitor, len(parts.memories)).edges()
 
 
+@names_right_word
 def product(mdp: Model, monitor: MonitorLike, *, max_states: int = MAX_STATES) -> MDP:
     """The model whose states carry what a monitor remembers; only what can be reached is built.
 

@@ -14,6 +14,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError, Blame, ModelError, UnknownName
 from almostsure.files import MAPS, MODELS, STORM, TENSORS, UMB
 from almostsure.model.build.environment import GYM, make_environment, names_environment
@@ -33,6 +34,7 @@ ENVIRONMENT = (
 )
 
 
+@names_right_word
 def as_model(
     model: Model,
     *,

@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import final
 
+from almostsure.arguments import names_right_word
 from almostsure.errors import FileError, Interrupted
 from almostsure.exports import package_version
 from almostsure.files import atomic_write
@@ -35,6 +36,7 @@ CLAIMS: tuple[Check, ...] = (  # in the order of the paper
 )  # fmt: skip
 
 
+@names_right_word
 def check(claim: str, mdp: Model | None = None, *, seed: int = 0) -> Claim:
     """Check one claim of the paper, on the paper's example and two larger ones, or on a model of yours.
 
@@ -114,6 +116,7 @@ class Reproduction:
         self.tables = [self.write(f"claims.{kind}", text.encode()) for kind, text in contents.items()]
 
 
+@names_right_word
 def reproduce(
     folder: str | PathLike[str], *, mdp: Model | None = None, seed: int = 0, progress: bool = True
 ) -> Reproduction:

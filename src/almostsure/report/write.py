@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from almostsure.arguments import check_budget, check_discount, check_seed
+from almostsure.arguments import as_python, check_budget, check_discount, check_seed, names_right_word
 from almostsure.errors import ArgumentError
 from almostsure.files import atomic_write
 from almostsure.model.build.environment import GYM
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PARTS = 6  # of a report, for the progress bar: five of its study, and what is drawn
 
 
+@names_right_word
 def write_report(
     mdp: Model | Abstraction | UpperBudget,
     path: str | PathLike[str],
@@ -84,7 +85,7 @@ def write_report(
     if not isinstance(mdp, (MDP, str, PathLike)):
         return _page_of_cells(mdp, path)
     given = {"budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed}
-    text = _page_of_model(mdp, given, time_limit, command=command, name=name, env=env, figures=figures)
+    text = _page_of_model(mdp, given | {"time_limit": time_limit}, command=command, name=name, env=env, figures=figures)
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
     return Path(path)
@@ -93,7 +94,6 @@ def write_report(
 def _page_of_model(
     mdp: Model,
     given: dict[str, Any],
-    time_limit: float,
     *,
     command: str | None,
     name: str | None,
@@ -103,14 +103,21 @@ def _page_of_model(
     """The page of a model."""
     model = as_model(mdp)
     source = None if isinstance(mdp, MDP) else Path(fspath(mdp)).name
-    made = command if command is not None else _call(source, given)
+    if command is None:
+        command = _call(source, given | {"name": name}, env=env is not None, figures=bool(figures))
     if env is None and not isinstance(mdp, MDP) and fspath(mdp).startswith(GYM):
         env = {"id": fspath(mdp).removeprefix(GYM)}
     begun = count()
     with closing(Album(model, env)) as album, Bar("report", PARTS) as bar:
-        found = study(model, **_checked(given, time_limit), tell=lambda part: bar.update(next(begun), part))
+        found = study(model, **_checked(given), tell=lambda part: bar.update(next(begun), part))
         bar.update(next(begun), "drawings")
-        told = content(found, name=name or source or _called(env), command=made, album=album, figures=figures)
+        told = content(
+            found,
+            name=name or source or _called(env),
+            command=command,
+            album=album,
+            figures=figures,
+        )
         bar.update(PARTS)
     return page(told)
 
@@ -126,9 +133,9 @@ def _page_of_cells(system: Abstraction | UpperBudget, path: str | PathLike[str])
     return Path(path)
 
 
-def _checked(given: dict[str, Any], time_limit: float) -> dict[str, Any]:
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
     """What was given, as Python's own numbers; what constraints would refuse is refused before anything is solved."""
-    budget, limit, risk, discount, seed = given.values()
+    budget, limit, risk, discount, seed, time_limit = given.values()
     budget = None if budget is None else check_budget(budget)
     if limit is not None:
         Expected(limit)
@@ -137,7 +144,7 @@ def _checked(given: dict[str, Any], time_limit: float) -> dict[str, Any]:
     if not time_limit > 0:
         raise ArgumentError(f"time_limit must be positive; got {time_limit!r}")
     numbers = {"budget": budget, "discount": check_discount(discount), "seed": check_seed(seed)}
-    return {**given, **numbers, "time_limit": time_limit}
+    return given | numbers
 
 
 def _called(env: Any) -> str:
@@ -146,10 +153,12 @@ def _called(env: Any) -> str:
     return str(named or "a model")
 
 
-DEFAULTS = {"budget": None, "limit": None, "risk": None, "discount": 1.0, "seed": 0}
+NUMBERS = {"discount": 1.0, "seed": 0, "time_limit": TIME_LIMIT}  # by default
 
 
-def _call(source: str | None, given: dict[str, float | None]) -> str:
-    listed = "".join(f", {key}={value}" for key, value in given.items() if value != DEFAULTS[key])
+def _call(source: str | None, given: dict[str, Any], **objects: bool) -> str:
+    """The call that writes this report again; objects that have no short text are called like their arguments."""
+    listed = "".join(f", {key}={as_python(value)!r}" for key, value in given.items() if value != NUMBERS.get(key))
+    listed += "".join(f", {key}={key}" for key, is_given in objects.items() if is_given)
     model = "mdp" if source is None else repr(source)
     return f'almostsure.report.write_report({model}, "report.html"{listed})'

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Discrete
 
-from almostsure.arguments import check_budget
+from almostsure.arguments import check_budget, names_right_word
 from almostsure.errors import AlmostSureError, ModelError, ModelMismatch, NoSafeAction
 from almostsure.gym.shielded import shielded_in
 
@@ -29,6 +29,7 @@ class Checked(NamedTuple):
     worst: int  # the most damage of an episode
 
 
+@names_right_word
 def check_shielded_env(env: Any, *, episodes: int = 20, steps: int = 200, seed: int = 0) -> Checked:
     """Check a shielded environment: one in :class:`almostsure.gym.ShieldedEnv`, or one that does the same.
 

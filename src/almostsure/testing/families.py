@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from almostsure.arguments import names_right_word
 from almostsure.errors import ModelError
 from almostsure.model.build.transitions import from_transitions
 from almostsure.model.build.validate import MAX_DAMAGE
@@ -25,6 +26,7 @@ from almostsure.model.mdp import MDP, Ints
 Parts = list[tuple[Ints, int, Ints, float, float, int | Ints]]
 
 
+@names_right_word
 def garnet(
     num_states: int,
     num_actions: int = 4,
@@ -85,6 +87,7 @@ def garnet(
     )  # fmt: skip
 
 
+@names_right_word
 def ladder(levels: int, *, width: int = 1, connected: bool = False, shuffled_seed: int | None = None) -> MDP:
     """A model whose states need the budgets 0, 1, …, ``levels``.
 
@@ -125,6 +128,7 @@ def ladder(levels: int, *, width: int = 1, connected: bool = False, shuffled_see
     return _joined(parts, count, start=count - 1, connected=connected, shuffled_seed=shuffled_seed)
 
 
+@names_right_word
 def chain(length: int, *, damage: int = 1, connected: bool = False, shuffled_seed: int | None = None) -> MDP:
     """States 0, 1, …, ``length`` − 1 and the end, each a step with ``damage`` from the next.
 
@@ -156,6 +160,7 @@ def chain(length: int, *, damage: int = 1, connected: bool = False, shuffled_see
     )
 
 
+@names_right_word
 def rings(depth: int, *, size: int = 3, connected: bool = False, shuffled_seed: int | None = None) -> MDP:
     """Rings within rings, whose damage-free steps alone connect everything to everything.
 

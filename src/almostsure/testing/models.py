@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from almostsure.arguments import names_right_word
 from almostsure.errors import MissingExtra
 from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP
@@ -64,6 +65,7 @@ class Transitions(NamedTuple):
         return from_transitions(*self.columns, **self.options)
 
 
+@names_right_word
 def mdps(
     *,
     max_states: int = 6,
@@ -97,6 +99,7 @@ def mdps(
     ).map(Transitions.build)
 
 
+@names_right_word
 @st.composite
 def transitions(
     draw: st.DrawFn,

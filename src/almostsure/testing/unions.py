@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import names_right_word
 from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP
 
@@ -76,6 +77,7 @@ class Union(NamedTuple):
         )  # fmt: skip
 
 
+@names_right_word
 def random_union(
     rng: np.random.Generator,
     models: int = 1,

@@ -200,6 +200,27 @@ def test_states_that_were_logged_by_name_are_not_taken_for_those_of_the_same_num
     assert ShieldedEnv(asure.to_gymnasium(learned.mdp), learned.shield, 0).reset(seed=0)[1]["action_mask"].sum() == 1
 
 
+def test_what_was_logged_by_name_is_not_read_by_number_from_a_file(tmp_path):
+    states, actions = ["goal", "start"], ["go", "jump"]
+    rows = [0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 0, 0], [1] * 4, [0] * 4, [0, 0, 0, 5]
+    mdp = asure.from_transitions(*rows, initial=1, state_names=states, action_names=actions)
+    log = {"s": ["start", "goal"] * 80, "a": ["jump", "go", "go", "jump"] * 40, "s'": ["goal"] * 160}
+    log |= {"d": [5, 0, 0, 0] * 40, "episode": np.arange(160) // 2}
+    learned = learn(log, mu=0.3).mdp
+    learned.save(tmp_path / "log.umb")
+    loaded = asure.load(tmp_path / "log.umb")
+    assert loaded == learned
+    assert (loaded.state_names, loaded.action_names) == (learned.state_names, learned.action_names)
+    nameless = asure.from_transitions(*rows, initial=1)
+    for model in (learned, loaded):
+        shield = asure.Shield(asure.minimal_budget(model))
+        with pytest.raises(ArgumentError, match=r"how the environment numbers them\. List them in its order: lea"):
+            ShieldedEnv(asure.to_gymnasium(nameless), shield, 0)
+        with pytest.raises(ModelError, match=r"an observation must be the name of a state"):
+            shield.mdp.observed(0)
+        assert ShieldedEnv(asure.to_gymnasium(mdp), shield, 0).reset(seed=0)[1]["action_mask"].tolist() == [1, 0]
+
+
 def test_actions_that_were_logged_by_name_are_not_taken_for_those_of_the_same_number():
     rows = [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 1], [1] * 4, [0] * 4, [0, 5, 0, 0]
     log = {"s": [0, 1] * 80, "a": ["safe", "safe", "jump", "jump"] * 40, "s'": [1] * 160, "d": [0, 0, 5, 0] * 40}

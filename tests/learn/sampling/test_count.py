@@ -16,6 +16,7 @@ from almostsure.errors import (
     FileError,
     LimitReached,
     ModelError,
+    ModelMismatch,
     UnknownName,
 )
 from almostsure.learn import FunctionSampler, count_outcomes
@@ -179,6 +180,50 @@ def test_where_a_run_was_cut_does_not_matter(mdp, cut, size):
     for chunk in schedule.chunks(min(cut, len(list(schedule.chunks())))):
         second.add(counter.count(chunk))
     assert all(np.array_equal(second.to_arrays()[name], array) for name, array in straight.to_arrays().items())
+
+
+@settings(max_examples=20)
+@given(mdps(), st.integers(0, 20), st.integers(1, 9))
+def test_to_learn_from_a_sum_is_to_learn_from_all(mdp, cut, size):
+    counter = Counter(as_sampler(mdp))
+    schedule = Schedule(np.arange(mdp.num_choices), np.full(mdp.num_choices, 10), 5, 0, size)
+    every, first, second = (Counts(mdp) for _ in range(3))
+    for number, chunk in enumerate(schedule.chunks()):
+        block = counter.count(chunk)
+        every.add(block)
+        (first if number < cut else second).add(block)
+    before = first.total, second.total
+    added = first + second
+    assert (first.total, second.total) == before
+    for name, array in every.to_arrays().items():
+        assert np.allclose(added.to_arrays()[name], array, rtol=1e-12, atol=1e-12), name
+    minimal, whole = asure.minimal_budget(added.to_mdp()), asure.minimal_budget(every.to_mdp())
+    assert np.array_equal(minimal.of_choice, whole.of_choice)
+    assert added.confidence(0.01) == every.confidence(0.01)
+
+
+def test_a_sum_keeps_what_must_be_said_of_its_parts():
+    first, second = (Counts(asure.example("paper"), max_damage=1, caveat=text) for text in ("If dry.", "If warm."))
+    first.see(0, 0, 1, reward=1.0)
+    second.see(0, 0, 3, reward=2.0, times=2)
+    added = first + second + Counts(asure.example("paper"), caveat="If dry.")
+    assert added.caveat == "If dry. If warm."
+    assert (added.max_damage, added.latest[0], added.seed) == (255, 2, None)
+    assert added.damage.tolist() == [1, 3]
+
+
+def test_counts_of_something_else_or_of_the_same_samples_are_not_added():
+    counts = count_outcomes("paper", 3, seed=1)
+    nameless = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
+    with pytest.raises(ModelMismatch, match=r"of the same states, .* state 0 is 'circle', and not 'r0c0'\. Count with"):
+        counts + Counts(asure.example("corridor"))
+    for other in (Counts(nameless), Counts(asure.example("paper"), ended=[1])):
+        with pytest.raises(ModelMismatch, match=r"added must be of the same states, .*; got others\. Count with"):
+            counts + other
+    with pytest.raises(ArgumentError, match=r"must be of different samples; both have seed 1\. Draw the others"):
+        counts + count_outcomes("paper", 3, seed=1)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        counts + 3
 
 
 @pytest.mark.parametrize("name", ["argsort", "bincount", "minimum"])

@@ -171,6 +171,8 @@ def test_docstrings_show_the_maps(name):
 def test_unknown_names_suggest_the_nearest():
     with pytest.raises(UnknownName, match=r"'hazardmap'\. Did you mean 'hazard-map'\? There are: paper, "):
         example("hazardmap")
+    with pytest.raises(UnknownName, match=r"unknown example \[\]\. There are: paper, hazard-map"):
+        example([])
     with pytest.raises(UnknownName, match=r"unknown parameter of example 'paper' 'damage_probabilty'\. Did you mean"):
         example("paper", damage_probabilty=0.6)
     with pytest.raises(UnknownName, match="It has none"):

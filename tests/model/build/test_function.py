@@ -157,6 +157,13 @@ def test_bad_arguments():
         asure.from_function(stay, initial=0, actions=lambda s: {}[s])
     with pytest.raises(ModelError, match=r"actions must be hashable; got \[1\] at 0"):
         asure.from_function(stay, initial=0, actions=lambda s: [[1]])
+    for labels, message in (
+        (["wet"], r"labels must map names to functions of the state; got \['wet'\]"),
+        ({"wet": [0]}, r"label 'wet' must be a function of the state; got \[0\]"),
+        ({"wet": lambda s: s.depth}, r"label 'wet' failed at state 0: AttributeError"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            asure.from_function(stay, initial=0, actions=["go"], labels=labels)
 
 
 def test_states_that_never_repeat_meet_a_limit():

@@ -141,6 +141,8 @@ def test_bad_options_are_refused():
         from_map("S", legend={"w": "q"})
     with pytest.raises(ModelError, match=r"legend\['w'\] must be a Cell, a damage or a known character; got 1.5"):
         from_map("S", legend={"w": 1.5})
+    with pytest.raises(ModelError, match=r"legend must map characters to cells; got \['w'\]"):
+        from_map("S", legend=["w"])
     with pytest.raises(ModelError, match="a cell's damage must be an integer 0 … 255; got 256"):
         from_map("S", legend={"w": 256})
     with pytest.raises(ModelError, match="a cell's exits must be letters of 'NESW', at least one; got 'up'"):

@@ -101,3 +101,37 @@ def test_unknown_actions_and_starts_of_a_table():
         from_table({"a": {"rigth": (1, "a")}}, action_names=["left", "right"])
     with pytest.raises(UnknownName, match=r"unknown state 'b'"):
         from_table({"a": {"x": (1, "a")}}, initial="b")
+
+
+@pytest.mark.parametrize("states", [(0, 1), ("a", "b")])
+def test_a_distribution_over_the_states_of_a_table_needs_no_entry_for_its_end(states):
+    one, two = states
+    table = {one: {"go": [(1.0, two, 0, True)]}, two: {"go": [(1.0, one, 0, True)]}}  # both are starts: an end is added
+    mdp = from_table(table, damage=lambda *_: 0, initial=[0.25, 0.75])
+    assert mdp.num_states == 3
+    assert mdp == from_table(table, damage=lambda *_: 0, initial={one: 0.25, two: 0.75})
+    with pytest.raises(ModelError, match=r"one probability for each of the 2 states; got 3 numbers"):
+        from_table(table, damage=lambda *_: 0, initial=[0.25, 0.75, 0.0])
+
+
+@pytest.mark.parametrize("states", [(0, 1), ("dry", "wet"), ((0, 0), (0, 1)), (False, True)])
+def test_labels_of_a_table_are_lists_of_states_or_truth_values(states):
+    dry, wet = states
+    truths = [False, True] if dry is not False else [True]  # where the states are truth values, these are states
+    for label in ([wet], truths):
+        mdp = from_table({dry: {"sink": (1, wet)}}, terminal=[wet], labels={"wet": label})
+        assert mdp.label("wet").tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["wet"], r"labels must map names to states; got \['wet'\]"),
+        ({"wet": 1}, "label 'wet' must be one truth value per state, or a list of states; got 1"),
+        ({"wet": "sea"}, "label 'wet' must be one truth value per state, or a list of states; got 'sea'"),
+        ({"wet": [True]}, "unknown state True"),
+    ],
+)
+def test_bad_labels_of_a_table(labels, message):
+    with pytest.raises(ModelError, match=message):
+        from_table([{"sink": (1, 1)}], terminal=1, labels=labels)

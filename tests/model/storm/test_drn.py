@@ -65,6 +65,23 @@ def test_rewards_that_a_drn_file_has_lost_are_not_taken_for_zero(tmp_path: Path)
         from_prism(path, damage="damage")
 
 
+@pytest.mark.parametrize("zero", ["0", "0.0", "0.", "00", "0e-3", "0 \r"])
+@pytest.mark.parametrize("counted", [True, False])
+def test_outcomes_with_probability_zero_do_not_exist(program: Path, tmp_path: Path, zero: str, counted: bool) -> None:
+    text = (
+        "@type: MDP\n@parameters\n\n@reward_models\nharm\n@nr_states\n2\n@nr_choices\n2\n@model\n"
+        "state 0 [0] init\n\taction go [3]\n\t\t1 : 1\nstate 1 [0] end\n\taction rest [0]\n\t\t1 : 1\n"
+    )
+    text = text if counted else text.replace("@nr_choices\n2\n", "")
+    plain, listed = tmp_path / "plain.drn", tmp_path / "listed.drn"
+    plain.write_text(text)
+    listed.write_text(text.replace("[3]\n", f"[3]\n\t\t0 : {zero}\n"), newline="")
+    mdp = from_prism(listed, damage="harm")
+    assert mdp == from_prism(plain, damage="harm")
+    assert mdp.num_outcomes == 2
+    assert minimal_budget(mdp).of(0) == 3
+
+
 def test_drn_compressed_and_without_the_number_of_choices(program: Path, tmp_path: Path) -> None:
     text = (
         "@type: MDP\n@parameters\n\n@reward_models\n\n@nr_states\n2\n@nr_choices\n3\n@model\n"

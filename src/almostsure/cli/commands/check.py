@@ -37,6 +37,7 @@ PROVED = {  # by what a file promises
 }
 LEAST = "; and no smaller budget can be promised with probability one."
 NOT_LEAST = ". That no smaller budget would do is not claimed: what intervals that begin at 0 allow may be impossible."
+NOT_LEAST_OF_CELLS = ". That no smaller budget would do is not claimed: of cells, upper bounds are proved."
 NO_LEAST_RISK = ". That no smaller risk can be promised is not claimed."
 LIBRARIES = ("numpy", "safetensors", "numba", "gymnasium", "stormpy")
 
@@ -184,6 +185,8 @@ def _claims(answer: dict[str, Any]) -> tuple[str, str]:
     if "risk" in answer:
         numbers = f"more than {answer['budget']} damage{steps} with probability at most {answer['risk']:g}"
         return f"with a risk{' within steps' if steps else ''}", numbers
+    if answer["kind"] == "upper" and answer["minimal_budget"] == "inf":
+        return "for ever", "for some cells; no budget for the start"
     least = "∞" if answer["minimal_budget"] == "inf" else answer["minimal_budget"]
     cap = "" if answer["cap"] is None else f" (budgets up to {answer['cap']})"
     at_most = "at most " if answer["upper_bound"] and least != "∞" else ""
@@ -210,15 +213,20 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
             ),
         ]
     )
-    steps = typed(horizon=answer.get("horizon"))
+    steps, is_of_cells = typed(horizon=answer.get("horizon")), answer["kind"] == "upper"
     if good:
         of_what = ", of the model as it was found" if model["learned"] else ""
         rest = NO_LEAST_RISK if "risk" in answer else NOT_LEAST if answer["upper_bound"] else LEAST
-        say(f"\nProved{of_what}: {PROVED[promise]}{rest}")
+        say(f"\nProved{of_what}: {PROVED[promise]}{NOT_LEAST_OF_CELLS if is_of_cells else rest}")
+        if is_of_cells:
+            return  # nothing else reads such a file in a terminal
         risk = typed(budget=answer["budget"], risk=answer["risk"]) if "risk" in answer else ""
         known = answer["uncertain"] is None
         next_step(
             f"almostsure solve {task.arguments}{risk}{steps}" if known else exporting(task.arguments, f"{risk}{steps}")
         )
     elif "risk" not in answer:  # those are made in Python
-        next_step(f"almostsure budget {task.arguments}{steps} -o {word(result)}", note="make a new one")
+        next_step(
+            f"almostsure {'abstract' if is_of_cells else 'budget'} {task.arguments}{steps} -o {word(result)}",
+            note="make a new one",
+        )

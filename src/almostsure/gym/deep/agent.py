@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError, CorruptFile, ModelMismatch
 from almostsure.files import file_name, load_tensors, save_tensors
 from almostsure.gym.deep.deploy import Observe, as_table, distribution, layers
@@ -169,6 +170,7 @@ def agent_of(ppo: Any, on: TrainingEnv) -> DeepAgent:
 # ---------------------------------------------------------------------- reading files
 
 
+@names_right_word
 def load_agent(
     path: str | PathLike[str],
     source: Source,

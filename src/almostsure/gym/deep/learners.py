@@ -37,6 +37,7 @@ from typing import Any, final
 
 import numpy as np
 
+from almostsure.arguments import names_right_word
 from almostsure.budget.solve import minimal_budget
 from almostsure.gym.deep.deploy import Mask, as_table, layers, table
 from almostsure.gym.deep.features import Features
@@ -138,6 +139,7 @@ class _PPO(ABC):
         return run(mdp, budget, regime, self.settings, steps=steps, seed=seed, features=self.features)
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class ShieldedPPO(_PPO):
@@ -177,6 +179,7 @@ class ShieldedPPO(_PPO):
         return run(inside.mdp, budget, regime, self.settings, steps=steps, seed=seed, features=seen)
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class OneStepPPO(_PPO):
@@ -210,6 +213,7 @@ class OneStepPPO(_PPO):
         return Regime(mask=mask)
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class SautePPO(_PPO):
@@ -243,6 +247,7 @@ class SautePPO(_PPO):
         return Regime(mask=available(mdp), pay=pay)
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class EarlyEndPPO(_PPO):
@@ -278,6 +283,7 @@ class EarlyEndPPO(_PPO):
         return Regime(mask=available(mdp), pay=pay, ends_overspent=True, overspent=0)
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class LagrangianPPO(_PPO):
@@ -306,6 +312,7 @@ class LagrangianPPO(_PPO):
         return Regime(mask=available(mdp), sees_remaining=False, pay=price.pay, learn=price.learn)
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class UnconstrainedPPO(_PPO):

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from almostsure.arguments import check_budget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, ModelMismatch
-from almostsure.learn.counts import Logged
 from almostsure.learn.learners.baselines import allowed_by, next_damages, with_fallback
 from almostsure.learn.learners.world import Playground
 from almostsure.learn.online import OnlineShield
 from almostsure.model.arrays import Bools, Floats, Ints
 from almostsure.model.mdp import MDP
+from almostsure.model.naming import Logged
 from almostsure.model.space import Space
 from almostsure.policy.policy import Policy
 from almostsure.shield.checks import require_budget

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
+from almostsure.arguments import names_right_word
 from almostsure.learn.learners.allowance import Shielded
 from almostsure.learn.learners.qlearning import MAX_STEPS
 from almostsure.learn.learners.session import train
@@ -50,6 +51,7 @@ class Barrier:
         return f"{int(doomed.sum()):,} of {doomed.size:,} choices are known to be doomed\n{self.shield.ledger}"
 
 
+@names_right_word
 def learn_barrier(world: Any, *, steps: int = 100_000, seed: int = 0, max_steps: int = MAX_STEPS) -> Barrier:
     """Learn which choices are doomed, by random play among those that are not known to be.
 

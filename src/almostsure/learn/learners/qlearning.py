@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, final
 
-from almostsure.arguments import check_discount, check_positive, check_real, count, one_of
+from almostsure.arguments import check_discount, check_positive, check_real, count, names_right_word, one_of
 from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.learn.learners.allowance import Allowance, Everything, OneStep, Shielded
 from almostsure.learn.learners.baselines import saute_penalty
@@ -60,6 +60,7 @@ class _Q(ABC):
         return {}
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class ShieldedQ(_Q):
@@ -120,6 +121,7 @@ class ShieldedQ(_Q):
         return {"explore": float(self.explore), "discount": float(self.discount), "replays": self.replays}
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class UnconstrainedQ(_Q):
@@ -140,6 +142,7 @@ class UnconstrainedQ(_Q):
     name: str = "unconstrained Q-learning"
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class LagrangianQ(_Q):
@@ -173,6 +176,7 @@ class LagrangianQ(_Q):
         return {"price_rate": float(self.price_rate)}
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class SauteQ(_Q):
@@ -208,6 +212,7 @@ class SauteQ(_Q):
         return {"penalty": saute_penalty(*ground.rewards) if self.penalty is None else float(self.penalty)}
 
 
+@names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class MaskedQ(_Q):

@@ -54,7 +54,7 @@ import numpy as np
 from almostsure.arguments import count, names_right_word, one_of
 from almostsure.errors import ArgumentError, LimitReached, ModelError
 from almostsure.learn.bounds import unit
-from almostsure.learn.counts import UNKNOWN, Counts, Logged, Unknown
+from almostsure.learn.counts import UNKNOWN, Counts, Unknown
 from almostsure.learn.evidence import Evidence, check_mu
 from almostsure.learn.logs import minari
 from almostsure.learn.logs.columns import Piece, Reader, typed
@@ -65,6 +65,7 @@ from almostsure.learn.minimal import Goal, LearnedBudget, learned_budget
 from almostsure.model.arrays import Bools, Ints
 from almostsure.model.build.given import Actions, Initial
 from almostsure.model.build.validate import MAX_DAMAGE
+from almostsure.model.naming import Logged
 from almostsure.model.space import Encode, Space
 
 COMPLETE = "This takes the log for complete, and what happens to depend on state and action alone."

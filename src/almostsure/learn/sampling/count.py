@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import count
+from almostsure.arguments import count, names_right_word
 from almostsure.crew import Each, Workers, as_crew, cores, uninterrupted
 from almostsure.errors import CorruptFile, LimitReached
 from almostsure.learn.counts import Block, Counts, merged, outcome_key
@@ -37,6 +37,7 @@ OTHER_CHUNK = 1 << 11  # a simulator is slower
 COMPILE_FROM = 3_000_000  # samples of a model from which on waiting for a compiler pays
 
 
+@names_right_word
 def count_outcomes(
     sampler: Any,
     samples: int,

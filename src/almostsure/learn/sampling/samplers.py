@@ -18,7 +18,7 @@ from typing import Any, Protocol, final, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import and_more, count, whole_array
+from almostsure.arguments import and_more, count, names_right_word, whole_array
 from almostsure.errors import Blame, ModelError
 from almostsure.learn.counts import Counts
 from almostsure.learn.sampling.identity import identity_of
@@ -201,6 +201,7 @@ def _max_damage(sampler: Any) -> int:
 # ---------------------------------------------------------------------- functions
 
 
+@names_right_word
 @final
 class FunctionSampler:
     """A sampler from a plain simulator, ``step(state, action, rng) -> (next_state, reward, damage)``.

@@ -15,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from almostsure.arguments import names_right_word, whole
+from almostsure.arguments import mapping, names_right_word, whole
 from almostsure.errors import ArgumentError, Blame, Interrupted, LimitReached, ModelError, UnknownName
 from almostsure.model.build.transitions import build
 from almostsure.model.build.validate import SUM_TOLERANCE
@@ -79,6 +79,7 @@ def from_function(
     """
     if not callable(outcomes):
         raise ArgumentError(f"outcomes must be a function of (state, action); got {outcomes!r}")
+    holding = _holding(labels)
     search = _Search(outcomes, actions, whole("max_states", max_states))
     first = {state: float(share) for state, share in _starts(initial) if search.number(state, "initial") >= 0}
     with Bar("exploring", None) as bar:
@@ -89,7 +90,7 @@ def from_function(
                 f"interrupted after {search.explored:,} states; {len(search.states) - search.explored:,} more were "
                 "found and not yet explored. A smaller model comes from fewer actions or from states that say less."
             ) from None
-    return search.model(first, action_names, labels or {}, key)
+    return search.model(first, action_names, holding, key)
 
 
 @final
@@ -193,7 +194,7 @@ class _Search:
             initial=initial,
             state_names=names_of(self.states),
             action_names=names,
-            labels={name: [bool(holds(state)) for state in self.states] for name, holds in labels.items()},
+            labels={name: [_holds(name, holds, state) for state in self.states] for name, holds in labels.items()},
             encode=Encode(self.index, key),
         )
 
@@ -263,6 +264,19 @@ def names_of(values: list[Any]) -> list[str]:
     """Names of values: as ``str`` shows them, or as ``repr`` does, with a number where two look the same."""
     names = list(map(str, values))
     return names if len(set(names)) == len(names) else distinct(map(repr, values))
+
+
+def _holding(labels: Mapping[str, Callable[[Any], bool]] | None) -> Mapping[str, Callable[[Any], bool]]:
+    """Which states carry a label, as a function for each."""
+    for name, holds in (found := mapping("labels", labels, "names to functions of the state")).items():
+        if not callable(holds):
+            raise ModelError(f"label {name!r} must be a function of the state; got {brief(holds)}")
+    return found
+
+
+def _holds(name: str, holds: Callable[[Any], bool], state: Any) -> bool:
+    with Blame(lambda: f"label {name!r} failed at state {brief(state)}"):
+        return bool(holds(state))
 
 
 def _place(state: Any, action: Any) -> str:

@@ -31,6 +31,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.arguments import mapping, names_right_word
 from almostsure.errors import FileError, ModelError, UnknownName
 from almostsure.model.build.transitions import from_transitions
 from almostsure.model.build.validate import MAX_DAMAGE
@@ -45,6 +46,7 @@ STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))  # of DIRECTIONS, in rows and columns
 MOST_NAMES = 100_000  # above, a state's name would cost more than the state
 
 
+@names_right_word
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """What one character of a map means.
@@ -101,6 +103,7 @@ LEGEND: Mapping[str, Cell] = {
 } | {str(damage): Cell(damage=damage) for damage in range(1, 10)}
 
 
+@names_right_word
 def from_map(
     text: Map,
     *,
@@ -142,7 +145,7 @@ def from_map(
     >>> mdp.outcomes("r0c1", "south")
     [Outcome(next_state=4, probability=1.0, reward=0.0, damage=2)]
     """
-    meaning = _legend(legend or {}, goal_reward)
+    meaning = _legend(mapping("legend", legend, "characters to cells"), goal_reward)
     try:
         rows, kind, cells = _read(_text(text), meaning)
     except ModelError as error:
@@ -322,6 +325,7 @@ class _Terrain:
 # ---------------------------------------------------------------------- a large family
 
 
+@names_right_word
 def grid_family(
     n: int,
     *,

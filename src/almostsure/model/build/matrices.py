@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import and_more
+from almostsure.arguments import and_more, names_right_word
 from almostsure.errors import ModelError
 from almostsure.model.build.transitions import build
 from almostsure.model.labels import Labels
@@ -32,6 +32,7 @@ from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial, Ints
 
 
+@names_right_word
 def from_matrices(
     probabilities: Any,
     rewards: Any = 0.0,

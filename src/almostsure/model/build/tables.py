@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from almostsure.arguments import mapping, names_right_word
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build.damage import Damage, damage_function, damage_of
 from almostsure.model.build.environment import make_environment
@@ -27,6 +28,7 @@ from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Initial
 from almostsure.model.naming import distinct
 from almostsure.model.space import Naming
+from almostsure.wording import brief
 
 
 class _Row(NamedTuple):
@@ -39,6 +41,7 @@ class _Row(NamedTuple):
     terminated: bool
 
 
+@names_right_word
 def from_table(
     table: Mapping[Any, Any] | Sequence[Any],
     damage: Damage | None = None,
@@ -62,7 +65,8 @@ def from_table(
     terminal
         The state, or the states, in which nothing happens any more.  Only these may be missing from the table.
     initial
-        The initial state, or a mapping from states to probabilities; by default the first state of the table.
+        The initial state, a mapping from states to probabilities, or one probability for each state of the table and of
+        ``terminal``; by default the first state of the table.
     action_names, labels, normalise
         As for :func:`almostsure.from_transitions`; actions have the order of their names, or in which they appear.
 
@@ -92,7 +96,9 @@ def from_table(
         initial=start,
         state_names=states.names,
         action_names=action_names or actions.names,
-        labels={name: [states.index(state) for state in carriers] for name, carriers in (labels or {}).items()},
+        labels={
+            name: _carriers(name, given, states) for name, given in mapping("labels", labels, "names to states").items()
+        },
         normalise=normalise,
     )
 
@@ -156,6 +162,8 @@ class _Labels:
         return max(self._index.values(), default=-1) + 1
 
     def __contains__(self, label: object) -> bool:
+        if self.plain and isinstance(label, (bool, np.bool_)):
+            return False  # True is 1 to Python, and no number of a state to anybody else
         return isinstance(label, Hashable) and label in self._index
 
     def index(self, label: Any) -> int:
@@ -225,16 +233,29 @@ def _row(outcome: Any, state: Any, action: Any, states: _Labels, number: int, da
 
 
 def _translate(initial: Any, states: _Labels) -> Any:
+    """The initial distribution over the states that the table and ``terminal`` name, whatever is added to them."""
     if isinstance(initial, Mapping):
         return {states.index(state): weight for state, weight in initial.items()}
-    return states.index(initial) if isinstance(initial, Hashable) else initial
+    if isinstance(initial, Hashable):
+        return states.index(initial)
+    where, weights = initial_distribution(initial, len(states), None)
+    return dict(zip(where.tolist(), weights.tolist(), strict=True))
+
+
+def _carriers(name: str, given: Any, states: _Labels) -> list[int]:
+    """The states that carry a label, given as one truth value per state or as a list of states."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ModelError(f"label {name!r} must be one truth value per state, or a list of states; got {brief(given)}")
+    listed = list(given)
+    truths = (states.plain or True not in states) and all(isinstance(x, (bool, np.bool_)) for x in listed)
+    if truths and len(listed) == len(states):
+        return [at for at, holds in enumerate(listed) if holds]
+    return [states.index(state) for state in listed]
 
 
 def _supported(initial: Any) -> set[int]:
     """The states in which an episode may start."""
-    if isinstance(initial, Mapping):
-        return {state for state, weight in initial.items() if weight}
-    return {int(initial)} if np.ndim(initial) == 0 else set(np.flatnonzero(initial).tolist())
+    return {state for state, weight in initial.items() if weight} if isinstance(initial, Mapping) else {initial}
 
 
 # ---------------------------------------------------------------------- ending episodes

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import and_more
+from almostsure.arguments import and_more, names_right_word
 from almostsure.errors import ModelError
 from almostsure.model.arrays import offsets
 from almostsure.model.build.given import Initial, initial_distribution
@@ -28,6 +28,7 @@ NAMES_REMEDY = " Use from_table for states and actions by name, or number them a
 COLUMNS = ("states", "actions", "next_states", "probabilities", "rewards", "damages")
 
 
+@names_right_word
 def from_transitions(
     states: npt.ArrayLike,
     actions: npt.ArrayLike,

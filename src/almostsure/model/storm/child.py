@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import mmap
 import os
 import re
 import shutil
@@ -28,6 +29,7 @@ OPERATORS = "CFGIPRSUX"  # letters that Storm reads as operators of its property
 IN_WORDS = ("and", "or", "not")  # what Python and people write
 HOW_TO_COMBINE = "write = to compare, & and | to combine, with something on either side, and ! for not"
 WORDS = {"true", "false", "min", "max", "mod", "pow", "floor", "ceil", "round", "log"}
+IMPOSSIBLE = rb":[ \t]*0+(?:\.0*)?(?:[eE][+-]?\d+)?[ \t]*\r?(?:\n|\Z)"  # the end of an outcome with probability 0
 DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
 HINTS = {  # what to do about Storm's messages, by a part of them
     "Parsing error": "A name that is not declared gives this message too: check the names there.",
@@ -157,8 +159,8 @@ class _Explicit(_Source):
             raise Problem("a DRN file has no constants; leave out constants= and parameters=.")
         path = _unpacked(self.request["path"], self.request["folder"])
         header = _header(path)
-        if "@nr_choices" not in header:
-            path = _counted(path, self.request["folder"])
+        if "@nr_choices" not in header or _has_impossible(path):
+            path = _mended(path, self.request["folder"], counted="@nr_choices" in header)
         options = stormpy.io.DirectEncodingParserOptions()
         options.build_choice_labeling = True
         kind = header.get("@value_type:", "double")
@@ -198,15 +200,29 @@ def _unpacked(path: str, folder: str) -> str:
     return plain
 
 
-def _counted(path: str, folder: str) -> str:
-    """The file with the number of choices, which Storm needs to read their names."""
-    complete = os.path.join(folder, "counted.drn")
+def _has_impossible(path: str) -> bool:
+    """Whether the file lists outcomes with probability 0."""
+    if not os.path.getsize(path):
+        return False
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return re.search(IMPOSSIBLE, text) is not None
+
+
+def _mended(path: str, folder: str, *, counted: bool) -> str:
+    """The file as Storm needs it: with the number of choices, and without outcomes that are impossible.
+
+    Storm reads no names of choices without the former; the latter it counts in one place of a UMB file and not in
+    another.
+    """
+    complete = os.path.join(folder, "mended.drn")
     with open(path, "rb") as file, open(complete, "wb") as copy:
         choices = sum(line.lstrip().startswith(b"action") for line in file)
         file.seek(0)
         for line in file:
-            copy.write(b"@nr_choices\n%d\n" % choices if line.startswith(b"@model") else b"")
-            copy.write(line)
+            if line.startswith(b"@model") and not counted:
+                copy.write(b"@nr_choices\n%d\n" % choices)
+            if not (line.lstrip()[:1].isdigit() and re.search(IMPOSSIBLE, line)):
+                copy.write(line)
     return complete
 
 

@@ -44,7 +44,7 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.arguments import as_python
+from almostsure.arguments import as_python, names_right_word
 from almostsure.errors import ArgumentError, FileError, ModelError
 from almostsure.files import DRN, JANI, STORM, file_name, give_back
 from almostsure.model.mdp import MDP
@@ -56,6 +56,7 @@ from almostsure.model.umb.index import Umb
 ROUNDING = 1e-12  # by which sums of products of rounded numbers may miss 1
 
 
+@names_right_word
 def from_prism(
     path: str | PathLike[str],
     *,

@@ -15,6 +15,7 @@ from almostsure.model.arrays import CHUNK
 from almostsure.model.build.validate import MAX_DAMAGE, are_damages
 from almostsure.model.layout import Layout
 from almostsure.model.mdp import MDP, Arrays, Floats, Ints, action_dtype, index_dtype
+from almostsure.model.naming import Logged
 from almostsure.model.origin import Origin
 from almostsure.model.umb.archive import Archive
 from almostsure.model.umb.index import Umb
@@ -61,6 +62,7 @@ def read_own(umb: Umb, parameters: dict[str, Any]) -> MDP:
             state_names=umb.archive.strings(NAMES, umb.sizes.states) if parameters.get("state-names") else None,
             action_names=action_names,
             layout=_layout(umb, parameters.get("layout")),
+            encode=_logged(umb, parameters.get("logged")),
             end=parameters.get("end"),
             unknown=parameters.get("unknown"),
             labels={str(name): umb.label(str(name)) for name in parameters.get("labels", ())},
@@ -71,6 +73,14 @@ def read_own(umb: Umb, parameters: dict[str, Any]) -> MDP:
     if mdp.fingerprint != parameters.get("fingerprint"):
         umb.archive.fail("the contents do not have the fingerprint that was stored with them")
     return mdp
+
+
+def _logged(umb: Umb, noted: Any) -> Logged | None:
+    if noted is None:
+        return None
+    if not isinstance(noted, dict) or not all(isinstance(noted.get(kind), bool) for kind in ("states", "actions")):
+        umb.archive.fail("the index must say of which the names are those of a log: states, actions")
+    return Logged(None, noted["states"], noted["actions"])
 
 
 def _origin(umb: Umb, noted: Any) -> Origin:

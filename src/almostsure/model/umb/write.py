@@ -11,7 +11,8 @@ What a model has, and where it goes:
   ``parameters``), with the version of this arrangement and the model's fingerprint;
 - names of states: the members of the folder ``almostsure/state-names``.  UMB would have them as a string annotation,
   but Storm 2.0 refuses every file that has one;
-- the end and the unknown of a learned model: the atomic propositions ``end`` and ``unknown``, and ``parameters``.
+- the end and the unknown of a learned model: the atomic propositions ``end`` and ``unknown``, and ``parameters``;
+- whether names are those of a log, in the order of the alphabet: ``parameters``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy.typing as npt
 from almostsure.errors import ModelError
 from almostsure.files import atomic_write
 from almostsure.model.mdp import MDP, Bools, Floats
+from almostsure.model.naming import Logged
 from almostsure.model.umb.archive import Path, Writer
 from almostsure.model.umb.own import GROUP, NAMES, TOOL, VERSION, keys
 from almostsure.model.umb.relay import with_relays
@@ -144,6 +146,8 @@ def _parameters(mdp: MDP) -> dict[str, Any]:
     told |= {"labels": list(mdp.labels), "state-names": mdp.state_names is not None}
     kept = {name: getattr(mdp.origin, name) for name in ("uncertain", "counted", "statement")}
     told["origin"] = {"rewards": list(mdp.origin.rewards), "scale": str(mdp.origin.scale), **kept}
+    if isinstance(mdp.encode, Logged):
+        told["logged"] = {"states": mdp.encode.names_states, "actions": mdp.encode.names_actions}
     if mdp.layout is not None:
         told["layout"] = {"rows": mdp.layout.rows, "columns": mdp.layout.columns, "text": list(mdp.layout.text)}
     return told

@@ -55,8 +55,10 @@ class LeastRisk(NamedTuple):
     lower: Floats  # [budget + 1, num_states]
 
 
-def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float) -> LeastRisk:
+def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float, sweeps: int = MOST_SWEEPS) -> LeastRisk:
     """Bounds of p* for every state and every remaining budget, closer than ``tolerance`` where floats allow it.
+
+    After so many sweeps of a layer they stay as far apart as they are.
 
     Parameters
     ----------
@@ -76,7 +78,7 @@ def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float) -> LeastRi
             states = before(sums, edges, upper, level, needy)
             upper[level, states], lower[level, states] = upper[level - 1, states] if level else 1.0, 0.0
             if states.size:
-                _settle((sums, upper, lower), level, states, tolerance, PLAIN_SWEEPS if small else 0)
+                _settle((sums, upper, lower), level, states, tolerance, PLAIN_SWEEPS if small else 0, sweeps)
             bar.update(level + 1)
     return LeastRisk(upper, lower)
 
@@ -117,9 +119,11 @@ def search_plain(sums: Sums, edges: Edges, upper: Floats, level: int, needy: Int
     return np.concatenate(found)
 
 
-def _settle(tables: tuple[Sums, Floats, Floats], level: int, states: Ints, tolerance: float, plain_sweeps: int) -> None:
+def _settle(
+    tables: tuple[Sums, Floats, Floats], level: int, states: Ints, tolerance: float, plain_sweeps: int, most: int
+) -> None:
     """Sweep one layer until its bounds are close, or until nothing moves any more."""
-    for done in range(0, MOST_SWEEPS, SWEEPS_AT_ONCE):
+    for done in range(0, most, SWEEPS_AT_ONCE):
         sweep = sweep_plain if done < plain_sweeps else _compiled().sweep_layer
         gap, moves = sweep(*tables, level, states, SWEEPS_AT_ONCE, tolerance)
         if gap <= tolerance or not moves:  # as close as asked for, or as floats get

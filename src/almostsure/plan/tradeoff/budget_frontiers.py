@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget
+from almostsure.arguments import check_budget, names_right_word
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import Infeasible
@@ -88,6 +88,7 @@ class BudgetFrontier:
         return f"<BudgetFrontier: at the start (first, second) must be at least {shown}>"
 
 
+@names_right_word
 def budget_frontier(mdp: Model, damage: Given, *, most: int | None = None) -> BudgetFrontier:
     """The exact pairs of budgets that suffice for the model's damage and for another one.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from almostsure.arguments import check_budget, check_real
+from almostsure.arguments import check_budget, check_real, names_right_word
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, UnboundedReturn
@@ -86,6 +86,7 @@ class Suggestion:
         return text(self)
 
 
+@names_right_word
 def suggest_budget(mdp: Model, *, most: int | None = None, tolerance: float = TOLERANCE) -> Suggestion:
     """How to choose the budget: the least that is safe, what each further unit returns, and where that stops paying.
 

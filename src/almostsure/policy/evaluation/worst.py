@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from almostsure.arguments import names_right_word
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.model.build.transitions import from_transitions
@@ -24,6 +25,7 @@ from almostsure.policy.explore import Waiting, explore
 from almostsure.policy.policy import Policy, played_with
 
 
+@names_right_word
 def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float:
     """The most damage that a trajectory of the policy can take, from the initial states; infinity if there is no limit.
 
