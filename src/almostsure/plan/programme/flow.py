@@ -189,7 +189,7 @@ def touches(moves: Any, states: Bools) -> Bools:
 def reachable(flow: Flow) -> Bools:
     """Which states can be reached from the start, [states]."""
     seen: Bools = flow.initial > 0
-    frontier = np.flatnonzero(seen)
+    frontier: Ints = np.flatnonzero(seen)
     while frontier.size:
         choices, _ = spans(flow.choice_ptr, frontier)
         ahead = distinct(flow.moves.indices[spans(flow.moves.indptr, choices)[0]])
