@@ -120,6 +120,12 @@ def frozen(array: Array) -> Array:
     return array
 
 
+def distinct(values: Ints) -> Ints:
+    """The numbers that occur, ascending: ``np.unique`` by sorting, which is many times faster than by hashing."""
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
+
+
 def offsets(owners: Ints, count: int) -> Ints:
     """Where the items of each of ``count`` owners begin, once they are in the order of their owners, [count + 1]."""
     return np.append(0, np.cumsum(np.bincount(owners, minlength=count), dtype=np.int64))

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from almostsure.model.arrays import spans
+from almostsure.model.arrays import distinct, spans
 from almostsure.model.mdp import MDP, Bools, Ints
 
 OVERSPENT: Final = -1
@@ -87,7 +87,7 @@ def explore(
     while waiting:
         waiting = waiting if skip is None else skip(waiting)
         remaining = max(waiting)
-        frontier = np.unique(np.concatenate(waiting.pop(remaining)))
+        frontier = distinct(np.concatenate(waiting.pop(remaining)))
         frontier = frontier[~seen[frontier]]
         visited = []
         while frontier.size:
@@ -106,10 +106,10 @@ def _follow(mdp: MDP, outcome: Ints, remaining: int, seen: Bools, waiting: Waiti
     """The new states of this layer; those of lower layers are put down as waiting."""
     successor, damage = mdp.successor[outcome].astype(np.int64), mdp.damage[outcome]
     if remaining == OVERSPENT:
-        return np.unique(successor[~seen[successor]])
-    for hurt in np.unique(damage[damage > 0]).tolist():
+        return distinct(successor[~seen[successor]])
+    for hurt in distinct(damage[damage > 0]).tolist():
         if hurt <= remaining or overspend:
             below = max(remaining - hurt, OVERSPENT)
-            waiting.setdefault(below, []).append(np.unique(successor[damage == hurt]))
+            waiting.setdefault(below, []).append(distinct(successor[damage == hurt]))
     ahead = successor[damage == 0]
-    return np.unique(ahead[~seen[ahead]])
+    return distinct(ahead[~seen[ahead]])

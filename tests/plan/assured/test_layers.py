@@ -92,7 +92,7 @@ def test_a_tiny_gain_that_goes_on_for_ever_has_no_bound():
 
 
 def test_equations_without_a_solution_in_64_bits_leave_no_bounds(monkeypatch):
-    def singular(matrix):
+    def singular(matrix, **options):
         raise RuntimeError("Factor is exactly singular")
 
     monkeypatch.setattr("scipy.sparse.linalg.splu", singular)

@@ -149,3 +149,15 @@ def test_a_bound_that_is_not_proved_says_so(monkeypatch):
     assert found.upper == pytest.approx(proved.upper)
     assert ", not proved" in str(found)
     assert "not proved" not in str(proved)
+
+
+@pytest.mark.parametrize(("slow", "limit"), [(1.0, 1), (0.3, 1), (0.01, 1), (1.0, 0.5)])
+def test_a_long_way_out_costs_no_digits(slow, limit):
+    """Steps until an exit of 1e-6, or an exit for one damage: where that is just affordable, and where it is not."""
+    rare = 1e-6
+    rows = [(0, 0, 1, 1 - rare, -slow, 0), (0, 0, 2, rare, -slow, 0), (1, 0, 0, 1, -slow, 0), (0, 1, 2, 1, -5, 1)]
+    mdp = model(rows)
+    found, share = solve_policy(mdp, Expected(limit)), Fraction(rare) / (Fraction(rare) + Fraction(1 - rare))
+    walk = -Fraction(slow) * (2 - share) / share
+    assert found.lower <= Fraction(limit) * -5 + (1 - Fraction(limit)) * walk <= found.upper
+    assert found.upper - found.lower <= 1e-8 * max(1, abs(found.lower))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csc_array
 
 from almostsure.policy.evaluation import linear
 from almostsure.policy.evaluation.linear import Eliminated, Leaking, Refining, SuperLU
@@ -68,6 +69,15 @@ def test_visits_lose_next_to_nothing() -> None:
         assert visits.often == pytest.approx([float(x) for x in exact], rel=1e-6)
 
 
+def test_masses_that_are_next_to_nothing_are_not_worth_an_elimination(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With budgets in the thousands nearly all layers are entered by hardly anybody."""
+    monkeypatch.delattr(linear, "Eliminated")
+    row = np.arange(39)
+    system = Leaking(row, row + 1, wide(np.full(39, 0.75)), wide(np.append(np.full(39, 0.25), 1.0)))
+    for mass in (1.0, 1e-270, 0.0):
+        assert system.visits(np.append(mass, np.zeros(39))).often[-1] == pytest.approx(mass * 0.75**39, rel=1e-9)
+
+
 def test_large_systems_are_factorised_and_small_ones_eliminated() -> None:
     size = 40
     row = np.arange(size - 1)
@@ -97,6 +107,17 @@ def test_sums_of_a_row_keep_their_digits() -> None:
     parts = Wide(np.array([1.0, 2.0**-60]), np.array([2.0**-70, 0.0]))
     assert [float(x) for x in total(parts)] == [1.0, 2.0**-60 + 2.0**-70]
     assert np.isnan(total(Wide(np.array([np.inf, 1.0]), np.zeros(2))).high)
+
+
+def test_an_order_that_is_good_is_kept() -> None:
+    size = 6
+    arrow = np.eye(size) + np.eye(size)[::-1] / 4
+    arrow[-1], arrow[:, -1] = 1 / 8, 1 / 8
+    solution = np.arange(1.0, size + 1)
+    for is_ordered in (False, True):
+        factor = SuperLU(csc_array(arrow), is_ordered=is_ordered)
+        assert factor.refined(arrow @ solution) == pytest.approx(solution)
+        assert is_ordered <= (factor._factor.perm_c.tolist() == list(range(size)))
 
 
 def test_a_factorisation_refines_what_it_solves() -> None:

@@ -16,6 +16,7 @@ from almostsure.errors import LimitReached, UnboundedReturn
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.plan.assured import explore
 from almostsure.plan.assured.engine import Engine, Pairs, call
+from almostsure.plan.assured.exact import in_fractions
 from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.ties import break_ties
 
@@ -74,6 +75,8 @@ def solve_pairs(
         if gap <= tolerance or not np.isfinite(gap):
             break
         aim *= 0.3 * tolerance / gap
+    if gap > tolerance:
+        found = in_fractions(engine, found)
     return found if values_only else break_ties(engine, found, None if aims is not None else at, at, tolerance)
 
 

@@ -62,6 +62,7 @@ class _Waiting:
         self.whole = whole
         self.label, self.inner = end_components(whole, kind)
         self.choice = self._first(self.inner)
+        self._calm: dict[bytes, Ints] = {}  # by which of the states where one can wait are busy: layers are much alike
 
     def _first(self, choices: Bools) -> Ints:
         result = np.full(self.whole.num_states, -1)
@@ -75,10 +76,10 @@ class _Waiting:
         """
         owner = self.whole.owner
         busy = np.bincount(owner, probability, minlength=self.whole.num_states) > 0
-        calm = np.full(busy.size, -1)
-        if (~busy & (self.label >= 0)).any():
-            _, inside = end_components(self.whole, self.inner & ~busy[owner])
-            calm = self._first(inside)
+        key = busy[self.label >= 0].tobytes()
+        if key not in self._calm:
+            self._calm[key] = self._first(end_components(self.whole, self.inner & ~busy[owner])[1])
+        calm = self._calm[key]
         if always:
             calm = np.where((calm < 0) & (rests > 0), self.choice, calm)
             rests[calm >= 0] = 0.0

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.model.arrays import Arrays, index_dtype, owners, ptr_of, spans
+from almostsure.model.arrays import Arrays, distinct, index_dtype, owners, ptr_of, spans
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan import graph
 from almostsure.policy.evaluation.chain import add_up
@@ -189,10 +189,10 @@ def touches(moves: Any, states: Bools) -> Bools:
 def reachable(flow: Flow) -> Bools:
     """Which states can be reached from the start, [states]."""
     seen: Bools = flow.initial > 0
-    frontier = np.flatnonzero(seen)
+    frontier: Ints = np.flatnonzero(seen)
     while frontier.size:
         choices, _ = spans(flow.choice_ptr, frontier)
-        ahead = np.unique(flow.moves.indices[spans(flow.moves.indptr, choices)[0]])
+        ahead = distinct(flow.moves.indices[spans(flow.moves.indptr, choices)[0]])
         frontier = ahead[~seen[ahead]]
         seen[frontier] = True
     return seen

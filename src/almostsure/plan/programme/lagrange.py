@@ -33,6 +33,7 @@ from almostsure.progress import Bar
 
 TIGHT = 1e-7  # slack below this share of the values' size counts as none where a way to a stop is looked for
 ROUNDS = 1_000
+TANGLED = 1_000  # states that lead to each other, up to which factors need no order for them
 EPSILON = float(np.finfo(np.float64).eps)
 BLURS = (1e-9, 1e-11, 1e-13)
 MANY = 64  # roundings that a value may be off by
@@ -317,14 +318,30 @@ def _solve(moves: Any, discount: float, constant: Floats, *, transposed: bool) -
     """Solve (I − discount · moves) x = constant, or its transpose, with one step of refinement."""
     from scipy.sparse import csc_array, eye_array
 
+    order, is_good = _onward(moves)
+    matrix = csc_array((eye_array(constant.size) - discount * moves)[order][:, order])
     try:
-        factor = SuperLU(csc_array(eye_array(constant.size) - discount * moves))
+        factor = SuperLU(matrix, is_ordered=is_good)
     except RuntimeError:  # singular
         raise Improper from None
-    result = factor.refined(constant, transposed=transposed)
+    result = np.empty(constant.size)
+    result[order] = factor.refined(constant[order], transposed=transposed)
     if not np.isfinite(result).all():
         raise Improper
     return result
+
+
+def _onward(moves: Any) -> tuple[Ints, bool]:
+    """An order of the states in which moves lead on, but among states that lead to each other; whether it is good.
+
+    Damage leads to lower layers, for good: with many layers there are many small components, and a factorisation in
+    this order fills up within them only.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    _, label = connected_components(moves, connection="strong")
+    order = np.argsort(-label, kind="stable")
+    return order, bool(np.bincount(label).max(initial=0) <= TANGLED)
 
 
 def _collapse(whole: Flow, place: Ints, origin: Ints) -> Flow:

@@ -46,7 +46,7 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
         return _hopeless(mdp, constraint, reason, programme.discount, tolerance)
     answer, policy, result = found.answer, found.policy, found.result
     value, lower = result.expected_return, result.lower - found.proof.price * max(found.excess, 0.0)
-    upper, proved = _most(mdp, constraint, found.proof, answer.price, programme.discount, tolerance)
+    upper, proved = _most(mdp, constraint, found.proof, answer, programme.discount, tolerance)
     proved = proved and found.excess <= 0
     if not mdp.reward.any():
         value, lower, upper, proved = 0.0, 0.0, 0.0, found.excess <= 0
@@ -111,7 +111,7 @@ def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer
 
 
 def _most(
-    mdp: MDP, constraint: Expected | Chance, proof: Proof, price: float, discount: float, tolerance: float
+    mdp: MDP, constraint: Expected | Chance, proof: Proof, answer: Answer, discount: float, tolerance: float
 ) -> tuple[float, bool]:
     """What no policy within the limit exceeds, and whether that allows for every rounding.
 
@@ -119,7 +119,9 @@ def _most(
     point; then the dual values of the linear programme, raised by its roundings, are what there is.
     """
     limit, budget = limit_of(constraint), budget_of(constraint)
-    free, values, paid = upper_bound(mdp, price, limit, budget=budget, discount=discount, tolerance=tolerance)
+    paid = answer.price * limit
+    tolerance *= max(1.0, abs(answer.value)) / max(1.0, abs(answer.value - paid))  # of what is left when it is paid
+    free, values, paid = upper_bound(mdp, answer.price, limit, budget=budget, discount=discount, tolerance=tolerance)
     _, upper = at_start(free, values, values)
     return (proof.upper(limit), False) if upper == math.inf else (math.nextafter(upper + paid, math.inf), True)
 

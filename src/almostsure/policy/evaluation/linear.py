@@ -132,7 +132,7 @@ class Leaking:
         if self.size <= ELIMINATED:
             return self._elimination.visits(mass)
         found = self._refinement.visits(mass)
-        is_good = found.lost <= CLOSE * mass.sum()
+        is_good = found.lost <= CLOSE * mass.sum() + NOTHING
         return found if is_good or self.size > ELIMINATED_LAST else self._elimination.visits(mass)
 
     @cached_property
@@ -294,12 +294,16 @@ class Refining:
 
 
 class SuperLU:
-    """SciPy's sparse factorisation of a matrix.  Raises RuntimeError if it is singular to working precision."""
+    """SciPy's sparse factorisation of a matrix.  Raises RuntimeError if it is singular to working precision.
 
-    def __init__(self, matrix: Any) -> None:
+    It reorders the matrix to keep its factors sparse, unless the order that it has is said to be a good one.
+    """
+
+    def __init__(self, matrix: Any, *, is_ordered: bool = False) -> None:
         from scipy.sparse.linalg import splu
 
-        factor: Any = splu(matrix)  # SciPy's stubs miss solve's second argument
+        # SciPy's stubs miss solve's second argument
+        factor: Any = splu(matrix, permc_spec="NATURAL" if is_ordered else "COLAMD")
         self._matrix, self._factor = matrix, factor
 
     def solve(self, right: Floats) -> Floats:
