@@ -54,6 +54,7 @@ WORDS: dict[str, dict[str, str]] = {
     "start_state": {"initial": "initial"},
 }
 MAX_BUDGET = 2**31 - 2  # one below what reads "no finite budget suffices"
+MAX_HORIZON = 2**31 - 2  # steps are kept in 32 bits
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -154,6 +155,14 @@ def check_budget(budget: object, name: str = "budget") -> int:
     if value > MAX_BUDGET:
         raise ArgumentError(f"{name} must be at most {MAX_BUDGET}; got {budget!r}")
     return int(value)
+
+
+def check_horizon(horizon: object, *, least: int = 1) -> int:
+    """``horizon`` as an int, if it is a number of steps."""
+    steps = count("horizon", horizon, least=least)
+    if steps > MAX_HORIZON:
+        raise ArgumentError(f"horizon must be at most {MAX_HORIZON}; got {steps}. Without a horizon every step counts.")
+    return steps
 
 
 def check_seed(seed: object) -> int:

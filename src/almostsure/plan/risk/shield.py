@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, check_tolerance, count, names_right_word, whole, whole_array
+from almostsure.arguments import check_budget, check_horizon, check_tolerance, names_right_word, whole, whole_array
 from almostsure.budget import minimal_budget
 from almostsure.errors import ArgumentError, CertificateError, Infeasible, NoSafeAction
 from almostsure.files import file_name, must_hold
@@ -111,7 +111,7 @@ class RiskShield:
     ) -> None:
         self.mdp = known_probabilities(as_model(mdp))
         self.budget, self.risk = check_budget(budget), check_risk(risk)
-        self.horizon = None if horizon is None else count("horizon", horizon, least=0)
+        self.horizon = None if horizon is None else check_horizon(horizon, least=0)
         size = 8 * (self.budget + 1) * self.mdp.num_states * (2 if self.horizon is None else self.horizon + 1)
         require(size, f"least risks for budgets up to {self.budget:,}", "Use a smaller budget, or fewer steps.")
         self.least = self._solved(check_tolerance(tolerance))
