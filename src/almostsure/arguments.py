@@ -102,6 +102,8 @@ def names_right_word(function: F) -> F:
 
 def whole(name: str, value: object) -> int:
     """``value`` as an int if it is a whole number, of either sign; 3.0 and NumPy integers are, True is not."""
+    if type(value) is int:  # at once: shields ask at every step
+        return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
