@@ -1,6 +1,7 @@
 """ShieldedEnv: whatever is played, no episode takes more than its budget."""
 
 import copy
+import json
 import pickle
 
 import gymnasium
@@ -403,6 +404,17 @@ def test_what_should_not_be_is_in_the_ledger():
         assert "took 7 with 2 left" in str(env.ledger)
         env.reset(seed=0)
         assert env.ledger.episodes == np.size(action)
+
+
+def test_an_episode_after_an_error_has_a_number_of_its_own(tmp_path):
+    mdp = asure.example("paper")
+    env = DamageTracker(to_gymnasium(mdp), lambda *step: 2)
+    env = ShieldedEnv(env, shield_of(mdp), 3, ledger=tmp_path / "run.jsonl")
+    for _ in range(2):
+        env.reset(seed=0)
+        with pytest.raises(ModelMismatch, match="with damage 2"):
+            env.step(0)
+    assert [json.loads(line)["number"] for line in (tmp_path / "run.jsonl").read_text().splitlines()] == [1, 2]
 
 
 @pytest.mark.parametrize("said", ["damage", "cost"])

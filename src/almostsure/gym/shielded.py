@@ -279,11 +279,11 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         broken = info is not None and not self._stage.allowed
         why = next((word for word in ("violation", "stuck") if broken and info and info.get(word)), ended)
         self._write(self.budget - self.remaining, why)
-        self._number += 1
 
     def _write(self, damage: int, ended: Any) -> None:
         """Write the episode into the ledger, with its damage in all."""
-        lived = self._number + 1, self._steps, self._reward, damage, self.budget, self._interventions
+        self._number += 1
+        lived = self._number, self._steps, self._reward, damage, self.budget, self._interventions
         self.guarded.ledger.note(Episode(*lived, ended, risk=self.guarded.risk))
 
 
