@@ -278,7 +278,8 @@ class RiskShield:
             after = self._after(choices, remaining, risk, next_state, left, before)
             return next_state, left, after, *(x - 1 for x in steps)
         try:
-            s, a, reached, spent = state, action, next_state, self._outcomes.known[state, action, next_state, damage]
+            spent = self._outcomes.known[state, action, next_state, damage, type(damage)]
+            s, a, reached = state, action, next_state
         except (KeyError, TypeError):  # asked for the first time, or not by plain numbers
             s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
             spent = self._outcomes.damage(s, a, reached, damage)
