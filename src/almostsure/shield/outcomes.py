@@ -47,9 +47,7 @@ class Outcomes:
 
     def __init__(self, mdp: MDP) -> None:
         self._mdp, self._shape = mdp, (mdp.num_states, mdp.num_actions, mdp.num_states)
-        self.known: dict[
-            Any, int
-        ] = {}  # of (state, action, next state, what was said, its type), if asked before
+        self.known: dict[Any, int] = {}  # of (state, action, next state, what was said, its type), if asked before
         self._ready = False  # whether what follows was made: when it is first needed
         self._number: Numbers = np.zeros(0, np.int64)
         self._damage: npt.NDArray[np.int16] = np.zeros(0, np.int16)

@@ -282,13 +282,15 @@ def test_environments_that_are_none():
 
 def test_an_environment_that_fails_names_the_place():
     env = gymnasium.make("FrozenLake-v1")
-    for broken in (
-        EnvSampler(env, lambda env, s: 1 / 0, lambda *_: 0),
-        EnvSampler(env, set_lake, lambda *_: 1 / 0),
+    stuck = gymnasium.wrappers.TransformAction(env, lambda action: 1 // 0, env.action_space)
+    for broken, what in (
+        (EnvSampler(stuck, set_lake, lambda *_: 0), "the environment failed at state 0, action 0"),
+        (EnvSampler(env, lambda env, s: 1 / 0, lambda *_: 0), "set_state failed for state 0"),
+        (EnvSampler(env, set_lake, lambda *_: 1 / 0), "damage failed after state 0, action 0"),
     ):
-        with pytest.raises(ModelError, match="the environment failed at state 0, action 0: ZeroDivisionError"):
+        with pytest.raises(ModelError, match=f"^{what}: ZeroDivisionError"):
             count_outcomes(broken, 1)
-    with pytest.raises(ModelError, match=r"the environment failed at reset\(seed=0\): ZeroDivisionError"):
+    with pytest.raises(ModelError, match=r"^encode failed for the observation 0: ZeroDivisionError"):
         EnvSampler(env, set_lake, lambda *_: 0, encode=lambda o: 1 / 0)
 
 
