@@ -247,8 +247,9 @@ def test_damage_from_info():
         count_outcomes(sampler("harm"), 1)
 
 
+@pytest.mark.parametrize("damage", ["cost", None, lambda *_: 0])  # None: what is known of the lake
 @pytest.mark.parametrize("initial", [None, 0])
-def test_resets_that_hurt_are_refused(initial):
+def test_resets_that_hurt_are_refused(initial, damage):
     class Hurts(gymnasium.Wrapper):
         def reset(self, **options):
             return self.env.reset(**options)[0], {"cost": 1}
@@ -259,7 +260,7 @@ def test_resets_that_hurt_are_refused(initial):
 
     env = Hurts(gymnasium.make("FrozenLake-v1"))
     with pytest.raises(ModelError, match=r"a reset must do no damage; info\['cost'\] is 1 after it"):
-        asure.learn_minimal_budget(EnvSampler(env, set_lake, "cost", initial=initial), mu=0.3, delta=0.1)
+        asure.learn_minimal_budget(EnvSampler(env, set_lake, damage, initial=initial), mu=0.3, delta=0.1)
 
 
 def test_environments_that_are_none():

@@ -281,9 +281,9 @@ class EnvSampler:
             return self._state(self._reset(seed), f"after reset(seed={seed})")
 
     def _reset(self, seed: int | None = None) -> Any:
-        """What the environment shows at the start of an episode; refused where that hurts."""
+        """What the environment shows at the start of an episode; refused where that hurts, as in a ShieldedEnv."""
         observation, info = self._env.reset(seed=seed)
-        check_reset(info, *self._told)
+        check_reset(info, *(self._told or TOLD))
         return observation
 
 
