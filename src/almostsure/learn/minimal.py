@@ -184,11 +184,7 @@ def learn_minimal_budget(
     source, mu, delta = as_sampler(sampler, identity=identity), unit("mu", mu), unit("delta", delta)
     goal = Goal(mu, delta, None if budget is None else check_budget(budget))
     uniform = uniform_samples(source.new_counts(None), mu, delta)
-    if goal.budget is None and uniform["sharp"] > MOST_SAMPLES:
-        raise LimitReached(
-            f"a run must take at most {MOST_SAMPLES:.0e} samples or so; mu={mu:g} would take {uniform['sharp']:.1e}. "
-            "Choose a larger mu, or learn for one budget only."
-        )
+    _require_patience(goal, uniform["sharp"])
     run = {"mu": repr(mu), "delta": repr(delta), "budget": str(goal.budget)}
     store = Checkpoint(checkpoint, source, run, checkpoint_seconds)
     counts, done = store.begin(seed, {"round": 0, "chunk": 0})
@@ -201,6 +197,15 @@ def learn_minimal_budget(
     check_mu(counts, mu)
     _check_walk(source, counts, learner.known())
     return learned_budget(counts, learner.known(), goal)
+
+
+def _require_patience(goal: Goal, samples: int) -> None:
+    """Refuse a run that would take days, where all choices are sampled, so that it is known."""
+    if goal.budget is None and samples > MOST_SAMPLES:
+        raise LimitReached(
+            f"a run must take at most {MOST_SAMPLES:.0e} samples or so; mu={goal.mu:g} would take {samples:.1e}. "
+            "Choose a larger mu, or learn for one budget only."
+        )
 
 
 def _check_walk(source: CheckedSampler, counts: Counts, known: Bools) -> None:

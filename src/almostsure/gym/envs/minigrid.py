@@ -115,7 +115,7 @@ def read_room(make: Callable[[], gymnasium.Env[Any, Any]]) -> tuple[MDP, Room]:
     env.reset()
     room: Any = env.unwrapped
     states = Room(env)
-    found: dict[Place | Ended, int] = dict(states.places)
+    found: dict[Place | Ended, int] = {place: 0 for place in states.places}  # the start
     rows, todo = [], [(0, Frozen(room))]
     while todo:
         number, here = todo.pop()

@@ -193,7 +193,7 @@ class RiskShield:
         s, left, rho = self.mdp.state(state), whole("remaining", remaining), check_risk(risk)
         steps = self._step(steps_left)
         if steps < 1:
-            check_steps_left(self.mdp, *(np.array([x]) for x in (s, left, steps)), self.horizon)  # says what is wrong
+            check_steps_left(self.mdp, np.array([s]), np.array([left]), np.array([steps]), self.horizon)  # says so
         safe = np.flatnonzero(self._risks_at(s, left, steps) <= rho)
         if not safe.size:
             self._refuse(s, left, rho, steps)
@@ -458,8 +458,9 @@ class RiskShield:
         """The steps left of one run."""
         if self.horizon is None and steps_left is None:
             return 1
-        known = self.horizon is not None and type(steps_left) is int and 0 <= steps_left <= self.horizon
-        return steps_left if known else int(self._steps(1, steps_left)[0])
+        if self.horizon is not None and type(steps_left) is int and 0 <= steps_left <= self.horizon:
+            return steps_left  # at once
+        return int(self._steps(1, steps_left)[0])
 
     def __repr__(self) -> str:
         states = self.mdp.initial_states

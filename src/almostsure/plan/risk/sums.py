@@ -80,7 +80,8 @@ def risks_of(sums: Sums, upper: Floats, part: Part) -> Floats:
     if part.first is not None:
         return direct
     through = _over_leaving(sums, part, terms, up=True)
-    return np.minimum(direct, np.maximum(through, upper[part.remaining, sums.owner[part.choices]]))
+    result: Floats = np.minimum(direct, np.maximum(through, upper[part.remaining, sums.owner[part.choices]]))
+    return result
 
 
 def both_sums(sums: Sums, table: Floats, part: Part, *, up: bool) -> tuple[Floats, Floats]:
@@ -100,7 +101,8 @@ def _terms(sums: Sums, table: Floats, part: Part, *, up: bool) -> Floats:
 
 def _over_all(sums: Sums, part: Part, terms: Floats, *, up: bool) -> Floats:
     scale = sums.scale[part.choices]
-    return np.minimum(np.add.reduceat(terms, part.begin) * (scale if up else 2.0 - scale), 1.0)
+    result: Floats = np.minimum(np.add.reduceat(terms, part.begin) * (scale if up else 2.0 - scale), 1.0)
+    return result
 
 
 def _over_leaving(sums: Sums, part: Part, terms: Floats, *, up: bool) -> Floats:
@@ -109,4 +111,5 @@ def _over_leaving(sums: Sums, part: Part, terms: Floats, *, up: bool) -> Floats:
     only_loops = leaving == 0
     through = total / (leaving + only_loops) * (margin if up else 2.0 - margin)
     through[only_loops] = 1.0 if up else 0.0
-    return np.minimum(through, 1.0)
+    result: Floats = np.minimum(through, 1.0)
+    return result
