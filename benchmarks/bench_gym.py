@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import almostsure as asure
 from almostsure.gym import ModelVectorEnv, ShieldedEnv, ShieldedVectorEnv, environment_names, ready
+from almostsure.shield import Guard
 
 LAKE = "FrozenLake8x8-v1"
 COPIES = 64
@@ -41,7 +42,7 @@ def in_turns(
     return min(times[0]), min(times[1])
 
 
-def single(shield: asure.Shield) -> None:
+def single(title: str, shield: Guard) -> None:
     def make() -> Any:
         return gymnasium.make(LAKE, max_episode_steps=10**9)
 
@@ -49,7 +50,7 @@ def single(shield: asure.Shield) -> None:
     bare.reset(seed=0)
     shielded.reset(seed=0)
     alone, guarded = in_turns(lambda: bare.step(UP), lambda: shielded.step(UP), block=500, turns=40)
-    show("one environment", alone, guarded)
+    show(title, alone, guarded)
     print(f"{'':<22} a step takes {guarded - alone:.2f} µs more")
 
 
@@ -140,7 +141,8 @@ def main() -> None:
     steps = parser.parse_args().steps
     mdp = asure.from_gymnasium(LAKE, lambda s, a, s2, r, terminated: int(terminated and r == 0))
     shield = asure.Shield(asure.minimal_budget(mdp))
-    single(shield)
+    single("one environment", shield)
+    single("one, with a risk", asure.RiskShield(mdp, 1, 0.1))
     for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
         vector(shield, mode)
     rng = np.random.default_rng(0)

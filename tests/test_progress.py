@@ -1,4 +1,4 @@
-"""The progress bar: silent where nobody looks, late where somebody does."""
+"""The progress bar: late where somebody looks, and a line per minute where nobody does."""
 
 from __future__ import annotations
 
@@ -24,13 +24,30 @@ def on_a_terminal(monkeypatch):
     return stream
 
 
-def test_silent_when_not_on_a_terminal(monkeypatch):
-    stream = io.StringIO()
+def test_a_line_per_minute_when_not_on_a_terminal(monkeypatch):
+    stream, now = io.StringIO(), [100.0]
     monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr(progress, "DELAY", 0.0)
-    with Bar("work", 10, notice="much memory") as bar:
-        bar.update(5, "half")
-    assert stream.getvalue() == ""
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with Bar("work", 10_000, notice="much memory") as bar, Bar("more", None) as inner:
+        now[0] += 59
+        bar.update(4_999, "unseen")
+        assert stream.getvalue() == ""
+        now[0] += 1
+        bar.update(5_000, "half")
+        now[0] += 59
+        bar.update(5_001, "unseen")
+        inner.update(7)
+        now[0] += 61
+        bar.update(6_000)
+    now[0] += 1
+    with Bar("next", None) as bar:
+        now[0] += 60
+        bar.update(1_000)
+    assert stream.getvalue().splitlines() == [
+        "work: 5,000 of 10,000, half, much memory; after 1 min",
+        "work: 6,000 of 10,000, much memory; after 3 min",
+        "next: 1,000; after 1 min",
+    ]
 
 
 def test_no_stderr_at_all(monkeypatch):

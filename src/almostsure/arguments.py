@@ -54,6 +54,7 @@ WORDS: dict[str, dict[str, str]] = {
     "start_state": {"initial": "initial"},
 }
 MAX_BUDGET = 2**31 - 2  # one below what reads "no finite budget suffices"
+MAX_HORIZON = 2**31 - 2  # steps are kept in 32 bits
 
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K")
@@ -103,6 +104,8 @@ def names_right_word(function: F) -> F:
 
 def whole(name: str, value: object) -> int:
     """``value`` as an int if it is a whole number, of either sign; 3.0 and NumPy integers are, True is not."""
+    if type(value) is int:  # at once: shields ask at every step
+        return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
@@ -156,6 +159,14 @@ def check_budget(budget: object, name: str = "budget") -> int:
     if value > MAX_BUDGET:
         raise ArgumentError(f"{name} must be at most {MAX_BUDGET}; got {budget!r}")
     return int(value)
+
+
+def check_horizon(horizon: object, *, least: int = 1) -> int:
+    """``horizon`` as an int, if it is a number of steps."""
+    steps = count("horizon", horizon, least=least)
+    if steps > MAX_HORIZON:
+        raise ArgumentError(f"horizon must be at most {MAX_HORIZON}; got {steps}. Without a horizon every step counts.")
+    return steps
 
 
 def check_seed(seed: object) -> int:

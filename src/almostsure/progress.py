@@ -1,4 +1,4 @@
-"""What people see while they wait: a progress bar.  Silent without a terminal."""
+"""What people see while they wait: a progress bar; without a terminal, a line now and then."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ if TYPE_CHECKING:
 
 DELAY = 2.0  # seconds before a bar is shown
 PAUSE = 0.1  # seconds between two changes of it: more of them nobody sees
+LINES = 60.0  # seconds before a line without a terminal, which may be a log
 
 
 class Bar:
     """Shows how far a long run has come, on standard error, and what it will cost.
 
     It may be told as often as one likes.  Of bars within bars, the first that appears is the one that is shown.
+    Without a terminal it is a line per minute.
 
     Parameters
     ----------
@@ -34,19 +36,31 @@ class Bar:
         self.title = title
         self.total = total
         self.notice = notice
-        self._due = time.monotonic() + DELAY
+        self._is_drawn = sys.stderr is not None and sys.stderr.isatty()
+        self._begun = time.monotonic()
+        self._due = self._begun + (DELAY if self._is_drawn else LINES)
         self._late: tuple[int, str] | None = None  # what was told last and is not shown yet
-        self._visible = sys.stderr is not None and sys.stderr.isatty()
         self._progress: Progress | None = None
 
     def update(self, done: int, note: str = "") -> None:
         """Say that ``done`` of the total is done."""
-        if not self._visible or Bar.shown not in (None, self):
+        if sys.stderr is None or Bar.shown not in (None, self):
             return
         self._late = done, note
-        if (now := time.monotonic()) >= self._due:
-            self._due = now + PAUSE
+        if (now := time.monotonic()) < self._due:
+            return
+        Bar.shown = self
+        self._due = now + (PAUSE if self._is_drawn else LINES)
+        if self._is_drawn:
             self._show()
+        else:
+            self._say(done, note, round((now - self._begun) / 60))
+
+    def _say(self, done: int, note: str, minutes: int) -> None:
+        """One line, for logs and pipes."""
+        come = f"{done:,}" if self.total is None else f"{done:,} of {self.total:,}"
+        words = ", ".join(filter(None, (come, note, self.notice)))
+        print(f"{self.title}: {words}; after {minutes:,} min", file=sys.stderr, flush=True)
 
     def _show(self) -> None:
         if self._progress is None:
@@ -68,7 +82,6 @@ class Bar:
         progress = Progress(*columns, TextColumn("{task.fields[note]}"), TimeElapsedColumn(), console=console)
         progress.add_task(self.title, total=self.total, note="")
         progress.start()
-        Bar.shown = self
         return progress
 
     def __enter__(self) -> Self:
@@ -78,4 +91,5 @@ class Bar:
         if self._progress is not None:
             self._show()
             self._progress.stop()
+        if Bar.shown is self:
             Bar.shown = None

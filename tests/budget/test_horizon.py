@@ -264,8 +264,9 @@ def test_compiled_sweeps_are_those_of_the_plain_twin_and_stop_where_memory_ends(
             assert plain == compiled
             assert ways[0][3] == ways[1][3]
     monkeypatch.setattr("almostsure.memory.available", lambda: 100_000)
-    with pytest.raises(
-        NotEnoughMemory, match=r"the next of 1,000,000,000,000 steps needs about.*Take a shorter horizon"
-    ):
-        minimal_budget("quicksand", horizon=10**12)
-    assert minimal_budget(ends, horizon=10**12).of(0) == 4
+    with pytest.raises(NotEnoughMemory, match=r"the next of 2,147,483,646 steps needs about.*Take a shorter horizon"):
+        minimal_budget("quicksand", horizon=2**31 - 2)
+    assert minimal_budget(ends, horizon=2**31 - 2).of(0) == 4
+    for beyond in (2**31 - 1, 10**30):
+        with pytest.raises(ArgumentError, match=r"horizon must be at most 2147483646; got \d+\. Without a horizon"):
+            minimal_budget(ends, horizon=beyond)

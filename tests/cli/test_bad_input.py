@@ -77,6 +77,16 @@ Here = Callable[..., Any]
         (("convert", "paper", "paper.txt"), 2, "must end in .umb"),
         (("report", "paper", "-o", "paper.pdf"), 2, "must end in .html"),
         (("learn", "paper", "--delta", "2"), 2, "delta must"),
+        (
+            ("learn", "gym:Blackjack-v1", "--damage", "reward<0"),
+            3,
+            "In Python: almostsure.explore('Blackjack-v1', damage='reward<0', mu=0.05, delta=0.05)",
+        ),
+        (
+            ("learn", "gym:Blackjack-v1", "--mu", "0.02", "--constants", "sab=true"),
+            3,
+            "In Python: almostsure.explore(gymnasium.make('Blackjack-v1', sab=True), mu=0.02, delta=0.05)",
+        ),
         (("solve", "paper", "--budget", "two"), 2, "must be a whole number."),
         (("solve", "paper", "--limit", "two"), 2, "must be a number."),
     ],

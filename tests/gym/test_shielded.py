@@ -1,7 +1,9 @@
 """ShieldedEnv: whatever is played, no episode takes more than its budget."""
 
 import copy
+import json
 import pickle
+from decimal import Decimal
 
 import gymnasium
 import numpy as np
@@ -261,7 +263,7 @@ def test_the_model_knows_the_damage_where_it_is_unique(play):
     assert play(env, 2000, budget=2)[1] == 2
 
 
-@pytest.mark.parametrize("said", [-1, 0.5, "much", "1", 256, np.nan, 1j])
+@pytest.mark.parametrize("said", [-1, 0.5, "much", "1", 256, 2**70, np.nan, 1j])
 def test_damage_that_is_no_damage_is_refused(said):
     class Hurts(gymnasium.Wrapper):
         def step(self, action):
@@ -273,12 +275,30 @@ def test_damage_that_is_no_damage_is_refused(said):
     env.reset(seed=0)
     with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got .* at choice 0"):
         env.step(0)
-    envs = ShieldedVectorEnv(
-        SyncVectorEnv([lambda: to_gymnasium(mdp), lambda: Hurts(to_gymnasium(mdp))]), env.guarded.guard, 3
-    )
-    envs.reset(seed=0)
+    copies = [lambda: to_gymnasium(mdp), lambda: Hurts(to_gymnasium(mdp))]
+    for order in (copies, copies[::-1]):
+        envs = ShieldedVectorEnv(SyncVectorEnv(order), env.guarded.guard, 3)
+        envs.reset(seed=0)
+        with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got .* at choice 0"):
+            envs.step(np.array([0, 0]))
+
+
+@pytest.mark.parametrize("guard", [asure.Shield, lambda minimal: asure.RiskShield(minimal.mdp, 3, 0.5)])
+@pytest.mark.parametrize("said", [1 + 0j, Decimal(1)])
+def test_what_equals_a_number_is_no_damage_either_also_where_the_number_was_seen(guard, said):
+    mdp = asure.example("paper")
+    says = iter([1, said, said])
+    env = ShieldedEnv(DamageTracker(to_gymnasium(mdp), lambda *step: 0), guard(asure.minimal_budget(mdp)), 3)
+    env.env.step = lambda action: (np.int64(0), 1.0, False, False, {"damage": next(says)})
+    env.reset(seed=0)
+    env.step(0)
+    for _ in range(2):
+        env.reset(seed=0)
+        with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got .* at choice 0"):
+            env.step(0)
+    run = env.guarded.guard.begin(0, 3)
     with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got .* at choice 0"):
-        envs.step(np.array([0, 0]))
+        env.guarded.guard.after(run, 0, 0, said)
 
 
 def test_damage_that_the_model_excludes_is_refused():
@@ -403,6 +423,17 @@ def test_what_should_not_be_is_in_the_ledger():
         assert "took 7 with 2 left" in str(env.ledger)
         env.reset(seed=0)
         assert env.ledger.episodes == np.size(action)
+
+
+def test_an_episode_after_an_error_has_a_number_of_its_own(tmp_path):
+    mdp = asure.example("paper")
+    env = DamageTracker(to_gymnasium(mdp), lambda *step: 2)
+    env = ShieldedEnv(env, shield_of(mdp), 3, ledger=tmp_path / "run.jsonl")
+    for _ in range(2):
+        env.reset(seed=0)
+        with pytest.raises(ModelMismatch, match="with damage 2"):
+            env.step(0)
+    assert [json.loads(line)["number"] for line in (tmp_path / "run.jsonl").read_text().splitlines()] == [1, 2]
 
 
 @pytest.mark.parametrize("said", ["damage", "cost"])

@@ -137,6 +137,16 @@ class Rotten(Room):
             {"damage": lambda s, a, s2, r, over: s["wet"]},
             r"^damage failed for {'at': .*}, 0, .*: KeyError: 'wet'$",
         ),
+        (
+            Room(),
+            {"get_state": lambda env: env.nowhere, "set_state": print},
+            r"^get_state failed: AttributeError: .*'nowhere'$",
+        ),
+        (
+            Room(),
+            {"get_state": lambda env: env.at, "set_state": lambda env, at: at["x"]},
+            r"^set_state failed for what get_state had returned: IndexError: ",
+        ),
     ],
 )
 def test_what_fails_in_the_users_code_is_named(env, options, message):

@@ -210,6 +210,10 @@ def test_bad_arguments(hazard):
             learn_minimal_budget(hazard, mu=0.1, delta=0.1, budget=bad)
     with pytest.raises(LimitReached, match="mu=1e-17 would take"):
         learn_minimal_budget(hazard, mu=1e-17, delta=0.1)
+    with pytest.raises(
+        LimitReached, match=r"at most 1e\+14 samples or so; mu=1e-12 would take 7\.9e\+15\. Choose a larger"
+    ):
+        learn_minimal_budget(hazard, mu=1e-12, delta=0.1)
     with pytest.raises(ModelError, match="a sampler must be"):
         learn_minimal_budget(3, mu=0.1, delta=0.1)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import almostsure as asure
 from almostsure import AlmostSure, Chance, Expected, Policy, evaluate, from_transitions, minimal_budget, simulate
-from almostsure.errors import ArgumentError, CorruptFile, Infeasible, NoSafeAction, PolicyError
+from almostsure.errors import ArgumentError, CorruptFile, Infeasible, NoSafeAction, NotEnoughMemory, PolicyError
 from almostsure.model import Steps, product
 from almostsure.plan import within as module
 from almostsure.policy.evaluation.worst import worst_damage
@@ -182,10 +182,19 @@ def test_a_state_where_nothing_happens_may_have_many_actions(constraint):
     assert solution.evaluate().expected_return == pytest.approx(solution.value)
 
 
+def test_what_would_not_fit_is_refused_before_the_first_step(paper, monkeypatch):
+    monkeypatch.setattr("almostsure.memory.available", lambda: 10**9)
+    with pytest.raises(NotEnoughMemory, match=r"a solution for 1,000,000,000 steps needs about .* Solve for fewer"):
+        asure.solve_policy(paper(), AlmostSure(1), horizon=10**9)
+
+
 def test_bad_horizons_and_budgets(paper):
     for bad in (-1, 0, 2.5):
         with pytest.raises(ArgumentError, match=r"horizon must be (at least 1|a whole number); got"):
             asure.solve_policy(paper(), AlmostSure(1), horizon=bad)
+    for constraint in (AlmostSure(1), Expected(1)):
+        with pytest.raises(ArgumentError, match=r"horizon must be at most 2147483646; got 10{30}"):
+            asure.solve_policy(paper(), constraint, horizon=10**30)
     pit = from_transitions([0], [0], [0], [1], [0], [1])
     with pytest.raises(Infeasible, match=r"does not suffice for 5 steps[\s\S]*nature can force 5 damage") as caught:
         asure.solve_policy(pit, AlmostSure(4), horizon=5)

@@ -22,7 +22,7 @@ from typing import NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import count
+from almostsure.arguments import check_horizon, count
 from almostsure.budget.certificate import check_rises
 from almostsure.budget.minimal import INFINITE, Needs
 from almostsure.errors import ArgumentError, ModelError
@@ -158,7 +158,7 @@ def read_within(path: str | PathLike[str], mdp: MDP, *, kind: str) -> HorizonBud
         rises = Rises(*(arrays[name] for name in Rises._fields))
         cap, settled = (int(strings[name]) if strings[name] else None for name in ("cap", "settled"))
         check_rises(mdp, rises)
-        return horizon_budget(mdp, rises, count("horizon", int(strings["horizon"]), least=0), cap, settled)
+        return horizon_budget(mdp, rises, check_horizon(int(strings["horizon"]), least=0), cap, settled)
 
 
 def first_values(mdp: MDP) -> Values:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.arguments import count
+from almostsure.arguments import check_horizon
 from almostsure.budget.horizon import HorizonBudget, Rises, Values, first_values, horizon_budget, worst_of_choices
 from almostsure.budget.minimal import INFINITE, cap_limit
 from almostsure.kernels import njit
@@ -26,7 +26,7 @@ SMALL_WORK = 2_000_000  # outcomes times steps below which NumPy is quicker than
 
 def forced_within(mdp: MDP, horizon: int, cap: int | None) -> HorizonBudget:
     """The least damage that can be forced within ``horizon`` steps, for that many and for every smaller number."""
-    steps, start = count("horizon", horizon, least=0), first_values(mdp)
+    steps, start = check_horizon(horizon, least=0), first_values(mdp)
     iterate = iterate_plain if mdp.num_outcomes * steps <= SMALL_WORK else iterate_compiled
     state, step, value, done = iterate(mdp.support, start, steps, cap_limit(cap))
     never = np.flatnonzero(start)

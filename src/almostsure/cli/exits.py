@@ -58,6 +58,7 @@ RIGHT_WORDS = {  # what people type who come from elsewhere
 }
 DISCOUNT = "a discount below 1", "--discount below 1"  # in messages of the library, and here
 PARAMETERS = ", or name those that are to stay unknown with parameters="  # which no command has
+PYTHON = "In Python: "  # in messages of commands: what follows is no command line
 OPTION = re.compile(r"\b(damage|reward|cost|goal|scale|constants)=([^=\d])")
 FINDERS = {
     "budget": "finds the budget. To stop at one, use --cap",
@@ -163,9 +164,8 @@ def _as_typed(error: AlmostSureError) -> str:
     message = str(error).replace(*DISCOUNT)
     if not isinstance(error, ModelError):
         return message
-    return OPTION.sub(
-        lambda found: f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}", message.replace(PARAMETERS, "")
-    )
+    words, python, code = message.replace(PARAMETERS, "").partition(PYTHON)
+    return OPTION.sub(lambda found: f"--{found[1]}{'' if found[2] in ' ,.' else ' '}{found[2]}", words) + python + code
 
 
 def _in_words(message: str) -> str:

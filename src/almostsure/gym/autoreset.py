@@ -101,6 +101,8 @@ def _add_info(vector: VectorEnv[Any, Any, Any], infos: Infos, info: Infos, at: i
     """What Gymnasium does, after columns of damage that could not hold what is said became columns of objects."""
     for key in TOLD:
         column, told = infos.get(key), info.get(key)
+        if column is None and type(told) is int and np.asarray(told).dtype != np.int64:  # too large
+            infos[key] = np.full(vector.num_envs, None, object)
         if key in info and isinstance(column, np.ndarray):
             is_number = isinstance(told, (bool, int, float, np.generic, np.ndarray))
             if not is_number or np.asarray(told).dtype != column.dtype:

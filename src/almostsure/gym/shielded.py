@@ -128,7 +128,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self.shown = self.guarded.show(env.observation_space, observe, normalised=normalised)
         self.observation_space = self.shown.space
         self.budget, self.ledger = self.guarded.budget, self.guarded.ledger
-        self._stages: dict[Any, Stage] = {}  # by run, action, what was seen and said; of a fixed guard
+        self._stages: dict[Any, Stage] = {}  # by run, action, what was seen and said, and its type; of a fixed guard
         self._stage: Stage | None = None
         self._allowed = self._offered = NONE  # offered: what the agent last saw to be allowed
         self._number = self._steps = self._interventions = 0
@@ -179,7 +179,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                 guarded.watch([self._point], [chosen], [point])
                 self._point = point
             try:
-                stage = self._stages.get((before.run, chosen, seen, terminated, said))
+                stage = self._stages.get((before.run, chosen, seen, terminated, said, type(said)))
             except TypeError:  # what is said cannot be looked up, and will be refused
                 stage = None
             if stage is None:
@@ -235,7 +235,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         if self.guarded.is_fixed and (damage is None or isinstance(damage, (int, np.integer))):
             if len(self._stages) >= MOST_KEPT:
                 self._stages.clear()
-            self._stages[run, action, seen, terminated, damage] = stage
+            self._stages[run, action, seen, terminated, damage, type(damage)] = stage
         return stage
 
     def _info(self, info: dict[str, Any], stage: Stage, action: int, replaced: bool) -> dict[str, Any]:
@@ -279,11 +279,11 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         broken = info is not None and not self._stage.allowed
         why = next((word for word in ("violation", "stuck") if broken and info and info.get(word)), ended)
         self._write(self.budget - self.remaining, why)
-        self._number += 1
 
     def _write(self, damage: int, ended: Any) -> None:
         """Write the episode into the ledger, with its damage in all."""
-        lived = self._number + 1, self._steps, self._reward, damage, self.budget, self._interventions
+        self._number += 1
+        lived = self._number, self._steps, self._reward, damage, self.budget, self._interventions
         self.guarded.ledger.note(Episode(*lived, ended, risk=self.guarded.risk))
 
 

@@ -62,6 +62,7 @@ from almostsure.wording import counted
 FIRST_LOOK = 0.5  # samples, in units of 1/μ, before anything is concluded from a choice
 STRIDE = 0.25  # samples, in units of 1/μ, between two looks at whether a choice has had enough
 DOUBT = 1.0  # samples, in units of 1/μ, without a new outcome that a choice with as many as μ permits must have
+MOST_SAMPLES = 10**14  # of a run: days, even where a model is sampled on many cores
 MOST_AT_ONCE = 1 << 20  # samples of a simulator per round, so that what they show is soon made use of
 WALK = 1_000  # steps, played on from resets, that must agree with what was learned
 OPTIMISM = "What it refuses is unsafe for certain; what it allows may be."
@@ -183,6 +184,7 @@ def learn_minimal_budget(
     source, mu, delta = as_sampler(sampler, identity=identity), unit("mu", mu), unit("delta", delta)
     goal = Goal(mu, delta, None if budget is None else check_budget(budget))
     uniform = uniform_samples(source.new_counts(None), mu, delta)
+    _require_patience(goal, uniform["sharp"])
     run = {"mu": repr(mu), "delta": repr(delta), "budget": str(goal.budget)}
     store = Checkpoint(checkpoint, source, run, checkpoint_seconds)
     counts, done = store.begin(seed, {"round": 0, "chunk": 0})
@@ -195,6 +197,15 @@ def learn_minimal_budget(
     check_mu(counts, mu)
     _check_walk(source, counts, learner.known())
     return learned_budget(counts, learner.known(), goal)
+
+
+def _require_patience(goal: Goal, samples: int) -> None:
+    """Refuse a run that would take days, where all choices are sampled, so that it is known."""
+    if goal.budget is None and samples > MOST_SAMPLES:
+        raise LimitReached(
+            f"a run must take at most {MOST_SAMPLES:.0e} samples or so; mu={goal.mu:g} would take {samples:.1e}. "
+            "Choose a larger mu, or learn for one budget only."
+        )
 
 
 def _check_walk(source: CheckedSampler, counts: Counts, known: Bools) -> None:

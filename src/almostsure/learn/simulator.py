@@ -257,7 +257,9 @@ class Simulator:
     def _snapshot(self, env: Any) -> Frozen:
         thing, what, remedy = env, "the environment", "Pass get_state and set_state."
         if self.get_state is not None:
-            thing, what, remedy = self.get_state(env), "what get_state returned", "Let it return plain values."
+            what, remedy = "what get_state returned", "Let it return plain values."
+            with Blame(lambda: "get_state failed"):
+                thing = self.get_state(env)
         try:
             return Frozen(thing)
         except Exception as error:
@@ -267,7 +269,8 @@ class Simulator:
         self.plays += 1
         if self.set_state is None:
             return snapshot()
-        self.set_state(self.env, snapshot())
+        with Blame(lambda: "set_state failed for what get_state had returned"):
+            self.set_state(self.env, snapshot())
         self.chance.reseed(self.env, self.seeds[0], self.plays)
         return self.env
 

@@ -324,8 +324,8 @@ class Space:
     def choice(self, state: int | str | Mapping[str, Any], action: int | str) -> int:
         """The index of the choice of ``action`` at ``state``."""
         s, a = self.state(state), self.action(action)
-        actions = self.actions(s)
-        at = int(np.searchsorted(actions, a))
+        actions = self.choice_action[int(self.choice_ptr[s]) : int(self.choice_ptr[s + 1])]
+        at = int(actions.searchsorted(a))
         if at == actions.size or actions[at] != a:
             names = ", ".join(self.action_name(int(x)) for x in actions)
             name = self.action_name(a)

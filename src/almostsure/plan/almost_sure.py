@@ -17,7 +17,7 @@ from almostsure.model.mdp import MDP, Ints
 from almostsure.plan.constraints import AlmostSure
 from almostsure.plan.instead import instead
 from almostsure.plan.solution import Solution, at_start, check_gap, middle
-from almostsure.plan.within import solve_within
+from almostsure.plan.within import require_within, solve_within
 from almostsure.policy.policy import Policy
 from almostsure.progress import Bar
 
@@ -70,9 +70,10 @@ def solve_assured_within(
 ) -> Solution:
     """The best policy for a budget and a number of steps."""
     budget = constraint.budget
-    minimal = minimal_budget(mdp, horizon=horizon)
-    needed = minimal.smallest_budget()
-    if needed > budget:
+    require_within(mdp, budget, horizon)
+    if minimal_budget(mdp, horizon=horizon, cap=budget).smallest_budget() > budget:
+        minimal = minimal_budget(mdp, horizon=horizon)
+        needed = minimal.smallest_budget()
         worst = int(mdp.initial_states[np.argmax(minimal.of_state[mdp.initial_states])])
         raise Infeasible(
             f"a budget of {budget} does not suffice for {horizon:,} steps.\n{minimal.explain(worst)}",

@@ -36,7 +36,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from almostsure.arguments import check_discount, check_tolerance, count, names_right_word
+from almostsure.arguments import check_discount, check_horizon, check_tolerance, names_right_word
 from almostsure.errors import ArgumentError, Infeasible
 from almostsure.model.mdp import MDP
 from almostsure.model.monitors import Steps
@@ -116,7 +116,7 @@ def _solve(
     mdp: MDP, constraint: Constraint, discount: float, tolerance: float, horizon: int | None, *, everywhere: bool
 ) -> Solution:
     if horizon is not None and isinstance(constraint, Constraint):
-        steps = count("horizon", horizon)
+        steps = check_horizon(horizon)
         return _within(mdp, constraint, steps, discount, tolerance, everywhere=everywhere)
     match constraint:
         case AlmostSure():

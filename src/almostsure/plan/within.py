@@ -79,24 +79,31 @@ def solve_within(mdp: MDP, budget: int, horizon: int, *, discount: float, everyw
     values = np.zeros((rows, mdp.num_states))
     values[:, first_values(mdp) > 0] = -math.inf
     kept = [values.copy()] if everywhere else []
-    returns, errors, blocks, used = [values[:, mdp.initial_states]], [0.0], list[npt.NDArray[np.int32]](), list[int]()
+    returns, errors = np.empty((horizon + 1, rows, mdp.initial_states.size)), np.zeros(horizon + 1)
+    returns[0], used, blocks = values[:, mdp.initial_states], np.zeros(horizon, np.int32), list[npt.NDArray[np.int32]]()
     choice, ahead = np.full((rows, mdp.num_states), -1, np.int32), np.zeros((rows, mdp.num_states))
     with Bar("steps", horizon) as bar:
         for done in range(1, horizon + 1):
-            rounding = _rounding(model, values, errors[-1])
-            errors.append((discount * errors[-1] + 2 * rounding) * (1 + 4 * EPSILON))
+            rounding = _rounding(model, values, float(errors[done - 1]))
+            errors[done] = (discount * errors[done - 1] + 2 * rounding) * (1 + 4 * EPSILON)
             values, choice, ahead = step(model, rounding, values, choice, ahead)
             if not (blocks and np.array_equal(blocks[-1], choice)):
                 blocks.append(choice)
                 size = 4 * rows * mdp.num_states * len(blocks)
                 require(size, f"the policy for {horizon:,} steps", "Solve for fewer steps, or a smaller budget.")
-            used.append(len(blocks) - 1)
-            returns.append(values[:, mdp.initial_states])
+            used[done - 1] = len(blocks) - 1
+            returns[done] = values[:, mdp.initial_states]
             kept += [values] if everywhere else []
             bar.update(done)
     policy = Policy(mdp, choice=np.concatenate(blocks), budget=budget, block=used)
     every = np.stack(kept) if everywhere else None
-    return policy, Within(returns=np.stack(returns), error=np.array(errors), values=every)
+    return policy, Within(returns=returns, error=errors, values=every)
+
+
+def require_within(mdp: MDP, budget: int, horizon: int) -> None:
+    """Refuse a horizon for which not even what is kept of every step would fit: returns, an error and a block."""
+    size = (8 * (budget + 1) * mdp.initial_states.size + 12) * (horizon + 1)
+    require(size, f"a solution for {horizon:,} steps", "Solve for fewer steps.")
 
 
 def _model(mdp: MDP, discount: float, large: bool) -> Model:

@@ -47,7 +47,7 @@ class Outcomes:
 
     def __init__(self, mdp: MDP) -> None:
         self._mdp, self._shape = mdp, (mdp.num_states, mdp.num_actions, mdp.num_states)
-        self.known: dict[Any, int] = {}  # (state, action, next state, what was said) to the damage, where asked before
+        self.known: dict[Any, int] = {}  # of (state, action, next state, what was said, its type), if asked before
         self._ready = False  # whether what follows was made: when it is first needed
         self._number: Numbers = np.zeros(0, np.int64)
         self._damage: npt.NDArray[np.int16] = np.zeros(0, np.int16)
@@ -64,7 +64,7 @@ class Outcomes:
         if damage not in possible:
             self._impossible(choice, after, damage)
         if said is None or isinstance(said, (int, np.integer)):
-            self.known[state, action, after, said] = damage
+            self.known[state, action, after, said, type(said)] = damage  # 1+0j equals 1, and is no damage
         return damage
 
     def _only(self, possible: set[int], choice: int, after: int) -> int:
@@ -113,7 +113,7 @@ class Outcomes:
         if np.count_nonzero(odd):  # faster than any() where there are few
             for at in np.flatnonzero(odd).tolist():
                 word = None if told is None else as_python(told[at])
-                step = states.item(at), actions.item(at), after.item(at), word
+                step = states.item(at), actions.item(at), after.item(at), word, type(word)
                 if type(word) is int and step in self.known:
                     damages[at] = self.known[step]
                     continue

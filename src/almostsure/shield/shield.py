@@ -251,7 +251,7 @@ class Shield:
         if isinstance(next_state, np.ndarray) and next_state.ndim:
             return next_state, remaining - self._outcomes.damages(state, action, next_state, damage)
         try:
-            return next_state, remaining - self._known[state, action, next_state, damage]
+            return next_state, remaining - self._known[state, action, next_state, damage, type(damage)]
         except (KeyError, TypeError):  # asked for the first time, or not by plain numbers
             s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
             return reached, remaining - self._outcomes.damage(s, a, reached, damage)

@@ -47,6 +47,33 @@ def test_doors_and_keys_are_part_of_the_state():
             _, info = env.reset()
 
 
+def played(room, steps):
+    env, rng = room.shielded(budget=0), np.random.default_rng(0)
+    _, info = env.reset(seed=0)
+    for _ in range(steps):
+        _, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(info["action_mask"]))))
+        if terminated or truncated:
+            _, info = env.reset()
+    return env.ledger
+
+
+def test_an_episode_may_end_where_others_go_on():
+    room = ready("MiniGrid-GoToDoor-5x5-v0")  # "done" in front of the door ends the episode
+    mdp = room.mdp
+    assert any(name.startswith("ended at r") for name in mdp.state_names)
+    good = mdp.reward > 0
+    assert {mdp.action_name(a) for a in mdp.choice_action[mdp.outcome_choices()[good]]} == {"done"}
+    assert mdp.is_terminal()[mdp.successor[good]].all()
+    assert played(room, 500).episodes > 50
+
+
+def test_rooms_that_remember_their_objects_notice_what_happens_to_them():
+    room = ready("MiniGrid-RedBlueDoors-6x6-v0")  # the doors of the map are attributes of the room, too
+    assert (room.mdp.reward > 0).sum() == 1
+    assert room.mdp.is_terminal().sum() == 2
+    assert played(room, 2000).episodes > 3
+
+
 def test_rooms_with_chance_are_refused():
     with pytest.raises(ModelError, match="chance plays a part: action 0 draws random numbers"):
         ready("MiniGrid-Dynamic-Obstacles-5x5-v0")

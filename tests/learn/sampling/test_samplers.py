@@ -247,8 +247,9 @@ def test_damage_from_info():
         count_outcomes(sampler("harm"), 1)
 
 
+@pytest.mark.parametrize("damage", ["cost", None, lambda *_: 0])  # None: what is known of the lake
 @pytest.mark.parametrize("initial", [None, 0])
-def test_resets_that_hurt_are_refused(initial):
+def test_resets_that_hurt_are_refused(initial, damage):
     class Hurts(gymnasium.Wrapper):
         def reset(self, **options):
             return self.env.reset(**options)[0], {"cost": 1}
@@ -259,7 +260,7 @@ def test_resets_that_hurt_are_refused(initial):
 
     env = Hurts(gymnasium.make("FrozenLake-v1"))
     with pytest.raises(ModelError, match=r"a reset must do no damage; info\['cost'\] is 1 after it"):
-        asure.learn_minimal_budget(EnvSampler(env, set_lake, "cost", initial=initial), mu=0.3, delta=0.1)
+        asure.learn_minimal_budget(EnvSampler(env, set_lake, damage, initial=initial), mu=0.3, delta=0.1)
 
 
 def test_environments_that_are_none():
@@ -282,13 +283,15 @@ def test_environments_that_are_none():
 
 def test_an_environment_that_fails_names_the_place():
     env = gymnasium.make("FrozenLake-v1")
-    for broken in (
-        EnvSampler(env, lambda env, s: 1 / 0, lambda *_: 0),
-        EnvSampler(env, set_lake, lambda *_: 1 / 0),
+    stuck = gymnasium.wrappers.TransformAction(env, lambda action: 1 // 0, env.action_space)
+    for broken, what in (
+        (EnvSampler(stuck, set_lake, lambda *_: 0), "the environment failed at state 0, action 0"),
+        (EnvSampler(env, lambda env, s: 1 / 0, lambda *_: 0), "set_state failed for state 0"),
+        (EnvSampler(env, set_lake, lambda *_: 1 / 0), "damage failed after state 0, action 0"),
     ):
-        with pytest.raises(ModelError, match="the environment failed at state 0, action 0: ZeroDivisionError"):
+        with pytest.raises(ModelError, match=f"^{what}: ZeroDivisionError"):
             count_outcomes(broken, 1)
-    with pytest.raises(ModelError, match=r"the environment failed at reset\(seed=0\): ZeroDivisionError"):
+    with pytest.raises(ModelError, match=r"^encode failed for the observation 0: ZeroDivisionError"):
         EnvSampler(env, set_lake, lambda *_: 0, encode=lambda o: 1 / 0)
 
 

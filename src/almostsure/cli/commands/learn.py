@@ -12,16 +12,17 @@ from almostsure.budget.certificate import show
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import options as opt
-from almostsure.cli.exits import NEGATIVE
+from almostsure.cli.exits import NEGATIVE, PYTHON
 from almostsure.cli.options import check_output, save_picture, typed, word
 from almostsure.cli.output import described, emit, facts, heading, need, next_step, say, table
 from almostsure.cli.task import Task, about_model, budget_of
-from almostsure.errors import ArgumentError, Interrupted
+from almostsure.errors import ArgumentError, Interrupted, ModelError
 from almostsure.files import TENSORS, UMB
 from almostsure.wording import counted, number, percent
 
 if TYPE_CHECKING:
     from almostsure.learn import LearnedBudget
+    from almostsure.model.mdp import MDP
 
 LOGS = (".csv", ".parquet", ".pq")
 LEARNERS = ("shielded", "unconstrained", "lagrangian", "saute", "one-step")  # named here too: --help loads no learner
@@ -57,13 +58,12 @@ def learn(
     if task.name.lower().endswith(LOGS):
         learned = _from_log(task, mu, delta, {"--budget": budget, "--checkpoint": checkpoint})
     else:
-        rarest = min(float(task.mdp.probability.min()), 0.999) if mu is None else mu
+        mdp = _model(task, mu, delta)
+        rarest = min(float(mdp.probability.min()), 0.999) if mu is None else mu
         from almostsure.learn import learn_minimal_budget
 
-        learned = learn_minimal_budget(
-            task.mdp, mu=rarest, delta=delta, budget=budget, seed=seed, checkpoint=checkpoint
-        )
-        exact = minimal_budget(task.mdp).smallest_budget()
+        learned = learn_minimal_budget(mdp, mu=rarest, delta=delta, budget=budget, seed=seed, checkpoint=checkpoint)
+        exact = minimal_budget(mdp).smallest_budget()
     if files is not None:
         learned.mdp.save(files[0])
         learned.minimal.save(files[1])
@@ -130,6 +130,21 @@ def _outputs(output: Path | None) -> tuple[Path, Path] | None:
     check_output(output, *UMB)
     check_output(beside, *TENSORS)
     return output, beside
+
+
+def _model(task: Task, mu: float | None, delta: float) -> MDP:
+    """The model that is sampled; where an environment has none, the error has the line of Python that learns it."""
+    try:
+        return task.mdp
+    except ModelError as error:
+        made = task.environment
+        if made is None or "explore(" not in str(error):
+            raise
+        options = "".join(f", {name}={value!r}" for name, value in made.items() if name != "id")
+        env = f"gymnasium.make({made['id']!r}{options})" if options else repr(made["id"])
+        told = "" if task.damage is None else f", damage={task.damage!r}"
+        python = f"almostsure.explore({env}{told}, mu={0.05 if mu is None else mu:g}, delta={delta:g})"
+        raise ModelError(f"{error} {PYTHON}{python}") from error
 
 
 def _from_log(task: Task, mu: float | None, delta: float, of_sampling: dict[str, object]) -> LearnedBudget:

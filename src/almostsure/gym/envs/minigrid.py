@@ -1,8 +1,9 @@
 """MiniGrid's rooms as exact models.
 
 A state is where the agent stands, which way it looks, what it carries, and what the map looks like by now: open doors,
-things that were moved.  MiniGrid itself says what each action does: it is put into each state and asked once.  Nothing
+things that were moved.  MiniGrid itself says what each action does: it is copied in each state and asked once.  Nothing
 is sampled, and a room in which chance plays a part (things that move by themselves) is refused.  Entering lava hurts.
+Where an episode ended in what others go on from (saying "done" in front of a door), there is a state for the end, too.
 
 A room's map is drawn by chance at every reset.  A model is of one map, so the environment is made to draw the same one
 each time.  Reaching the goal is worth 1: that MiniGrid takes off up to 0.9 for the steps that it took is no property
@@ -11,15 +12,15 @@ of a state.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, cast, final
 
 import gymnasium
-import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from almostsure.errors import LimitReached, ModelError, ModelMismatch, optional
+from almostsure.learn.copies import Frozen
+from almostsure.learn.simulator import Ended
 from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP
 
@@ -78,6 +79,21 @@ class Room:
         held = "" if room.carrying is None else f"{room.carrying.color} {room.carrying.type}"
         return x, y, int(room.agent_dir), number, held
 
+    def found(self, states: dict[Place | Ended, int]) -> list[str]:
+        """Know the states of the model from now on; returns their names.
+
+        An end shows the state whose name it has, unless episodes also go on from there: then it is called an end.
+        """
+        names = []
+        for state, number in states.items():
+            place = cast("Place", state.state) if isinstance(state, Ended) else state
+            if place is state or place not in states:
+                self.places[place] = number
+                names.append(self.name(place))
+            else:
+                names.append(str(Ended(self.name(place))))
+        return names
+
     def name(self, place: Place) -> str:
         """How a state is called."""
         x, y, look, number, held = place
@@ -99,38 +115,32 @@ def read_room(make: Callable[[], gymnasium.Env[Any, Any]]) -> tuple[MDP, Room]:
     env.reset()
     room: Any = env.unwrapped
     states = Room(env)
-    rows, ends, todo = [], set[int](), [(0, _snapshot(room))]
+    found: dict[Place | Ended, int] = {place: 0 for place in states.places}  # the start
+    rows, todo = [], [(0, Frozen(room))]
     while todo:
-        number, snapshot = todo.pop()
+        number, here = todo.pop()
         for action in range(int(env.action_space.n)):  # type: ignore[attr-defined]
-            reward, damage, ended = _ask(room, snapshot, action)
-            place = states.place(room, new=True)
-            if place not in states.places and not ended:
-                todo.append((len(states.places), _snapshot(room)))
-            after = states.places.setdefault(place, len(states.places))
+            there = here()
+            reward, damage, ended = _ask(there, action)
+            place = states.place(there, new=True)
+            reached = Ended(place) if ended else place
+            if reached not in found and not ended:
+                todo.append((len(found), Frozen(there)))
+            after = found.setdefault(reached, len(found))
             rows.append((number, action, after, 1.0, reward, damage))
-            if ended:
-                ends.add(after)
-        if len(states.places) > MOST_STATES:
+        if len(found) > MOST_STATES:
             raise LimitReached(f"the room has more than {MOST_STATES:,} states. Use an OnlineShield instead.")
     env.close()
     s, a, t, p, r, d = zip(*rows, strict=True)
     actions = [action.name for action in room.actions]
-    names = [states.name(place) for place in states.places]
-    mdp = from_transitions(s, a, t, p, r, d, terminal=sorted(ends), action_names=actions, state_names=names)
+    ends = [number for reached, number in found.items() if isinstance(reached, Ended)]
+    mdp = from_transitions(s, a, t, p, r, d, terminal=ends, action_names=actions, state_names=states.found(found))
     return mdp, states
 
 
-def _snapshot(room: Any) -> tuple[Any, ...]:
-    """Where a room is, to come back to."""
-    return tuple(room.agent_pos), int(room.agent_dir), copy.deepcopy(room.grid), copy.deepcopy(room.carrying)
-
-
-def _ask(room: Any, snapshot: tuple[Any, ...], action: int) -> tuple[float, int, bool]:
-    """What an action does in a state: MiniGrid is put there, and steps once."""
-    position, room.agent_dir, grid, carrying = snapshot
-    room.agent_pos, room.step_count = np.array(position), 0
-    room.grid, room.carrying = copy.deepcopy(grid), copy.deepcopy(carrying)
+def _ask(room: Any, action: int) -> tuple[float, int, bool]:
+    """What an action does in a state: MiniGrid steps once."""
+    room.step_count = 0
     chance_before = room.np_random.bit_generator.state
     _, reward, terminated, _, _ = room.step(action)
     if room.np_random.bit_generator.state != chance_before:

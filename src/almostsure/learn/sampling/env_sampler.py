@@ -32,6 +32,7 @@ from almostsure.model.build.tables import from_gymnasium, without_model
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.space import Encode, Space
+from almostsure.wording import brief
 
 SetState = Callable[[Any, int], Any]
 
@@ -189,7 +190,7 @@ class EnvSampler:
         What is learned is compared with them, where nothing else tells whether ``set_state`` does what it should.
         Where it returns observations, these are compared, and states may stand for several, of which it picks one.
         """
-        if self.encode is not None and self._set_state(self._env, self._start(0)) is not None:
+        if self.encode is not None and self._put(self._start(0)) is not None:
             return
         observation = None
         for _ in range(steps):
@@ -204,19 +205,25 @@ class EnvSampler:
         self._reset()
 
     def _one(self, state: int, action: int) -> tuple[int, float, float]:
-        shown = self._set_state(self._env, state)
+        shown = self._put(state)
         before = state if self.encode is None else self._shown(shown, state, action)
         _, outcome, over = self._step(before, state, action)
         if over:
             self._reset()  # wrappers want it before the next step
         return outcome
 
+    def _put(self, state: int) -> Any:
+        """Put the environment into a state; what it shows there, if ``set_state`` says so."""
+        with Blame(lambda: f"set_state failed for state {state}"):
+            return self._set_state(self._env, state)
+
     def _step(self, before: Any, state: int, action: int) -> tuple[Any, tuple[int, float, float], bool]:
         """Play an action: what is seen then, the outcome, and whether the episode is over."""
         observation, reward, terminated, truncated, info = self._env.step(action)
         after = self._state(observation, f"after state {state}, action {action}")
         if callable(self._damage):
-            damage = self._damage(before, action, observation, float(reward), bool(terminated))
+            with Blame(lambda: f"damage failed after state {state}, action {action}"):
+                damage = self._damage(before, action, observation, float(reward), bool(terminated))
         else:
             damage = self._said(info, state, action)
         outcome = self.num_states if terminated else after, float(reward), float(damage)
@@ -237,7 +244,10 @@ class EnvSampler:
         return shown
 
     def _state(self, observation: Any, where: str) -> int:
-        raw: Any = observation if self.encode is None else self.encode(observation)
+        raw: Any = observation
+        if self.encode is not None:
+            with Blame(lambda: f"encode failed for the observation {brief(observation)}"):
+                raw = self.encode(observation)
         number = int(raw)
         if number != raw or not 0 <= number < self.num_states:
             how = "encode must return" if self.encode is not None else "observations must be"
@@ -271,9 +281,9 @@ class EnvSampler:
             return self._state(self._reset(seed), f"after reset(seed={seed})")
 
     def _reset(self, seed: int | None = None) -> Any:
-        """What the environment shows at the start of an episode; refused where that hurts."""
+        """What the environment shows at the start of an episode; refused where that hurts, as in a ShieldedEnv."""
         observation, info = self._env.reset(seed=seed)
-        check_reset(info, *self._told)
+        check_reset(info, *(self._told or TOLD))
         return observation
 
 

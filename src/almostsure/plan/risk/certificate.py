@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, count
+from almostsure.arguments import check_budget, check_horizon
 from almostsure.budget.certificate import forbidden_values
 from almostsure.errors import CertificateError, ModelError
 from almostsure.files import load_tensors, must_hold, save_tensors
@@ -54,7 +54,7 @@ def read_risks(path: str | PathLike[str], mdp: MDP) -> Promise:
     arrays, strings = load_tensors(path, kind=KIND, model=mdp.fingerprint)
     with must_hold(path, f"a {KIND} of its model"):
         budget, risk = check_budget(int(strings["budget"])), check_risk(float.fromhex(strings["risk"]))
-        horizon = count("horizon", int(strings["horizon"]), least=0) if strings["horizon"] else None
+        horizon = check_horizon(int(strings["horizon"]), least=0) if strings["horizon"] else None
         return Promise(budget, risk, horizon, arrays["least"])
 
 

@@ -38,7 +38,7 @@ import numpy as np
 from almostsure.budget.horizon import first_values
 from almostsure.model.arrays import grouped, spans
 from almostsure.model.mdp import MDP, Floats, Ints
-from almostsure.plan.risk.sums import Sums, both_sums, sums_of
+from almostsure.plan.risk.sums import Sums, both_sums, part_of, sums_of
 from almostsure.progress import Bar
 
 PLAIN_WORK = 20_000  # open choices over all layers below which waiting for a compiler does not pay …
@@ -139,11 +139,11 @@ def sweep_plain(
     """
     choices, owner = spans(sums.choice_ptr, states)
     first = np.searchsorted(owner, np.arange(states.size))
-    level_of, gap, moves = np.full(choices.size, level), math.inf, True
+    part, gap, moves = part_of(sums, np.full(choices.size, level), choices), math.inf, True
     for _ in range(sweeps):
         before = upper[level, states], lower[level, states]
-        high, through = both_sums(sums, upper, level_of, choices, up=True)
-        low, low_through = both_sums(sums, lower, level_of, choices, up=False)
+        high, through = both_sums(sums, upper, part, up=True)
+        low, low_through = both_sums(sums, lower, part, up=False)
         high, low = np.minimum(high, through), np.maximum(low, low_through)
         upper[level, states] = np.minimum(np.minimum.reduceat(high, first), upper[level, states])
         lower[level, states] = np.maximum(np.minimum.reduceat(low, first), lower[level, states])
@@ -173,7 +173,7 @@ def step_plain(sums: Sums, before: Floats, after: Floats) -> None:
     """The plain twin of the compiled step."""
     choices = np.arange(sums.owner.size)
     for level in range(len(before)):
-        risks, _ = both_sums(sums, before, np.full(choices.size, level), choices, up=True)
+        risks, _ = both_sums(sums, before, part_of(sums, np.full(choices.size, level), choices), up=True)
         after[level] = np.minimum.reduceat(risks, sums.choice_ptr[:-1].astype(np.int64))
 
 

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, check_tolerance, count, names_right_word, whole, whole_array
+from almostsure.arguments import check_budget, check_horizon, check_tolerance, names_right_word, whole, whole_array
 from almostsure.budget import minimal_budget
 from almostsure.errors import ArgumentError, CertificateError, Infeasible, NoSafeAction
 from almostsure.files import file_name, must_hold
@@ -55,7 +55,7 @@ from almostsure.plan.risk.certificate import (
     write_risks,
 )
 from almostsure.plan.risk.least import least_risk, least_within
-from almostsure.plan.risk.sums import Sums, risks_of, sums_of
+from almostsure.plan.risk.sums import Sums, part_at, part_of, risks_of, sums_of
 from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, is_one
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
@@ -111,7 +111,7 @@ class RiskShield:
     ) -> None:
         self.mdp = known_probabilities(as_model(mdp))
         self.budget, self.risk = check_budget(budget), check_risk(risk)
-        self.horizon = None if horizon is None else count("horizon", horizon, least=0)
+        self.horizon = None if horizon is None else check_horizon(horizon, least=0)
         size = 8 * (self.budget + 1) * self.mdp.num_states * (2 if self.horizon is None else self.horizon + 1)
         require(size, f"least risks for budgets up to {self.budget:,}", "Use a smaller budget, or fewer steps.")
         self.least = self._solved(check_tolerance(tolerance))
@@ -128,6 +128,7 @@ class RiskShield:
         """Nothing changes from here on; the risk at the start."""
         self.least.flags.writeable = False
         self._start = self._share_risk()
+        self._asked: tuple[tuple[int, ...], Floats] = (), np.zeros(0)  # where one was asked last, and the answer
 
     # What look-ups need of the model is made when the first one asks.
 
@@ -175,9 +176,8 @@ class RiskShield:
 
     def least_risk(self, state: int | str, remaining: int, steps_left: int | None = None) -> float:
         """The least probability of taking more than ``remaining`` damage from a state on, rounded up."""
-        steps = self._steps(1, self.horizon if steps_left is None else steps_left)
-        at, left = np.array([self.mdp.state(state)]), np.array([whole("remaining", remaining)])
-        return float(self.least_risks(at, left, steps)[0])
+        steps = self._step(self.horizon if steps_left is None else steps_left)
+        return self._least_at(self.mdp.state(state), whole("remaining", remaining), steps)
 
     @names_right_word
     def allowed(
@@ -191,8 +191,13 @@ class RiskShield:
             If ``risk`` is less than the least risk there, or no step is left.
         """
         s, left, rho = self.mdp.state(state), whole("remaining", remaining), check_risk(risk)
-        row = self.mask(np.array([s]), np.array([left]), np.array([rho]), steps_left)[0]
-        return np.flatnonzero(row)
+        steps = self._step(steps_left)
+        if steps < 1:
+            check_steps_left(self.mdp, np.array([s]), np.array([left]), np.array([steps]), self.horizon)  # says so
+        safe = np.flatnonzero(self._risks_at(s, left, steps) <= rho)
+        if not safe.size:
+            self._refuse(s, left, rho, steps)
+        return self.mdp.choice_action[int(self.mdp.choice_ptr[s]) + safe].astype(np.int64)
 
     def mask(
         self,
@@ -272,9 +277,13 @@ class RiskShield:
             before = self._steps(choices.size, *steps)
             after = self._after(choices, remaining, risk, next_state, left, before)
             return next_state, left, after, *(x - 1 for x in steps)
-        s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
-        spent = self._outcomes.damage(s, a, reached, damage)
-        kept = self.risk_after(s, remaining, risk, a, reached, spent, *steps)
+        try:
+            spent = self._outcomes.known[state, action, next_state, damage, type(damage)]
+            s, a, reached = state, action, next_state
+        except (KeyError, TypeError):  # asked for the first time, or not by plain numbers
+            s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
+            spent = self._outcomes.damage(s, a, reached, damage)
+        kept = self._kept(self.mdp.choice(s, a), s, remaining, risk, reached, spent, *steps)
         return reached, remaining - spent, kept, *(x - 1 for x in steps)
 
     def risk_after(
@@ -288,11 +297,18 @@ class RiskShield:
         steps_left: int | None = None,
     ) -> float:
         """The risk that is left after an action led to a state and did some damage; ``steps_left`` is before it."""
-        choice, reached = self.mdp.choice(state, action), self.mdp.state(next_state)
-        left, rho = whole("remaining", remaining), check_risk(risk)
-        spent = whole("damage", damage)
-        at = [np.array([x]) for x in (choice, left, rho, reached, left - spent)]
-        return float(self._after(at[0], at[1], at[2], at[3], at[4], self._steps(1, steps_left))[0])
+        choice, s, reached = self.mdp.choice(state, action), self.mdp.state(state), self.mdp.state(next_state)
+        return self._kept(choice, s, remaining, risk, reached, whole("damage", damage), steps_left)
+
+    def _kept(
+        self, choice: int, s: int, remaining: int, risk: float, reached: int, spent: int, steps_left: int | None = None
+    ) -> float:
+        left, rho, steps = whole("remaining", remaining), check_risk(risk), self._step(steps_left)
+        check_goes_on(steps)
+        used = float(self._risks_at(s, left, steps)[choice - int(self.mdp.choice_ptr[s])])
+        if used > rho:
+            raise self._not_allowed(choice, left, rho, used)
+        return float(_left(rho, used, self._least_at(reached, left - spent, steps - 1)))
 
     def _after(
         self, choices: Ints, remaining: Ints, risk: Floats, next_states: Ints, left: Ints, steps: Ints
@@ -301,12 +317,14 @@ class RiskShield:
         used = self.risks_of_choices(remaining, choices, steps)
         if (used > risk).any():
             at = int(np.argmax(used > risk))
-            raise NoSafeAction(
-                f"{self.mdp.describe_choice(int(choices[at]))} was not allowed with a risk of {risk[at]:.6g}: it takes "
-                f"{used[at]:.6g}",
-                remaining=int(remaining[at]),
-            )
+            raise self._not_allowed(int(choices[at]), int(remaining[at]), float(risk[at]), float(used[at]))
         return _left(risk, used, self.least_risks(next_states, left, steps - 1))
+
+    def _not_allowed(self, choice: int, remaining: int, risk: float, used: float) -> NoSafeAction:
+        return NoSafeAction(
+            f"{self.mdp.describe_choice(choice)} was not allowed with a risk of {risk:.6g}: it takes {used:.6g}",
+            remaining=remaining,
+        )
 
     # ------------------------------------------------------------------ the model inside
 
@@ -346,9 +364,27 @@ class RiskShield:
         if self.horizon is not None:
             left = np.full(choices.size, self.horizon) if steps is None else steps
             first = (left - 1) * (self.budget + 1)
-        found = risks_of(self._sums, self.least, np.clip(remaining, 0, self.budget), choices, first)
+        part = part_of(self._sums, np.clip(remaining, 0, self.budget), choices, first)
+        found = risks_of(self._sums, self.least, part)
         result: Floats = np.where(remaining < 0, 1.0, found)
         return result
+
+    def _least_at(self, state: int, remaining: int, steps: int) -> float:
+        """p̄ of one pair."""
+        row = min(remaining, self.budget) + (0 if self.horizon is None else steps * (self.budget + 1))
+        return 1.0 if remaining < 0 else float(self.least[row, state])
+
+    def _risks_at(self, state: int, remaining: int, steps: int) -> Floats:
+        """q̄ of all choices of one state."""
+        place, (last, risks) = (state, remaining, steps), self._asked
+        if place == last:  # what a step takes was asked when it was allowed; the tables never change
+            return risks
+        if remaining < 0:
+            return np.ones(int(self.mdp.choice_ptr[state + 1] - self.mdp.choice_ptr[state]))
+        first = None if self.horizon is None else (steps - 1) * (self.budget + 1)
+        risks = risks_of(self._sums, self.least, part_at(self._sums, min(remaining, self.budget), state, first))
+        self._asked = place, risks
+        return risks
 
     # ------------------------------------------------------------------ files
 
@@ -418,6 +454,14 @@ class RiskShield:
             raise ArgumentError(f"steps_left must lie in 0 … {self.horizon}, the horizon; got {steps_left!r}")
         return steps
 
+    def _step(self, steps_left: int | None = None) -> int:
+        """The steps left of one run."""
+        if self.horizon is None and steps_left is None:
+            return 1
+        if self.horizon is not None and type(steps_left) is int and 0 <= steps_left <= self.horizon:
+            return steps_left  # at once
+        return int(self._steps(1, steps_left)[0])
+
     def __repr__(self) -> str:
         states = self.mdp.initial_states
         starts = self.least_risks(states, np.full(states.size, self.budget))
@@ -429,12 +473,11 @@ class RiskShield:
         )
 
 
-def _left(risk: Any, used: Any, least: Floats) -> Floats:
+def _left(risk: Any, used: Any, least: Any) -> Floats:
     """ρ' = p̄' + (1 − p̄') (ρ − q̄)/(1 − q̄), rounded down but never below p̄'; 1 where ρ = 1."""
-    risk, used = np.broadcast_arrays(np.asarray(risk, np.float64), np.asarray(used, np.float64))
     below = np.nextafter
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # q̄ = 1: a share of nothing
         share = below(below(risk - used, 0.0) / below(1.0 - used, 2.0), 0.0)
-    extra = below(below(1.0 - least, 0.0) * np.clip(share, 0.0, 1.0), 0.0)
+    extra = below(below(1.0 - least, 0.0) * np.minimum(np.maximum(share, 0.0), 1.0), 0.0)
     result: Floats = np.where(risk >= 1.0, 1.0, np.maximum(below(least + extra, 0.0), least))
     return result

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.model.arrays import spans
-from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
 
 EPSILON = 2.0**-52
 TINY = 5e-324  # the least positive number: a product of positive numbers is not 0
@@ -29,6 +29,8 @@ class Sums(NamedTuple):
     owner: Ints  # [num_choices] the state of each choice
     margin: Floats  # [num_choices] by which a quotient of two sums is multiplied so that it is never too small
     scale: Floats  # [num_choices] the same for one sum, divided by what the probabilities sum to
+    leaves: Bools  # [num_outcomes] whether it leads out of (s, K)
+    leaving: Floats  # [num_choices] the probability of these
 
 
 def sums_of(mdp: MDP, *, times: int = 1) -> Sums:
@@ -36,39 +38,78 @@ def sums_of(mdp: MDP, *, times: int = 1) -> Sums:
     margin = (
         1.0 + times * (3.0 * np.diff(mdp.outcome_ptr) + 8.0) * EPSILON
     )  # more than products, sums and quotient round off
-    shares = np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1].astype(np.int64))
+    begin, owner = mdp.outcome_ptr[:-1].astype(np.int64), mdp.choice_states()
+    shares = np.add.reduceat(mdp.probability, begin)
+    leaves = (mdp.successor != owner[mdp.outcome_choices()]) | (mdp.damage > 0)
+    leaving = np.add.reduceat(mdp.probability * leaves, begin)
     columns = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage, mdp.probability
-    return Sums(*columns, mdp.choice_states(), margin, margin / shares)
+    return Sums(*columns, owner, margin, margin / shares, leaves, leaving)
 
 
-def risks_of(sums: Sums, upper: Floats, remaining: Ints, choices: Ints, first: Ints | None = None) -> Floats:
-    """q̄(s, K, a): an upper bound of the risk of each choice with what remains, 0 or more.
+class Part(NamedTuple):
+    """Some choices with what remains, and their outcomes."""
 
-    With steps left, ``first`` is the first row of the table with one step less.
-    """
-    direct, through = both_sums(sums, upper, remaining, choices, up=True, first=first)
-    if first is not None:
-        return direct
-    return np.minimum(direct, np.maximum(through, upper[remaining, sums.owner[choices]]))
+    choices: Ints | slice
+    outcomes: Ints | slice
+    begin: Ints  # where those of each choice begin among the outcomes
+    remaining: Ints | int  # of each choice, or of all
+    left: Ints  # after each outcome
+    first: Ints | int | None  # the first row with one step less, of each outcome or of all, if the table has steps
 
 
-def both_sums(
-    sums: Sums, table: Floats, remaining: Ints, choices: Ints, *, up: bool, first: Ints | None = None
-) -> tuple[Floats, Floats]:
-    """Σ p · p(s', K') of each choice over all outcomes, and over those that leave (s, K), divided by their share."""
-    outcome, owner = spans(sums.outcome_ptr, choices)
+def part_of(sums: Sums, remaining: Ints, choices: Ints, first: Ints | None = None) -> Part:
+    """Any choices, each with what remains."""
+    outcomes, owner = spans(sums.outcome_ptr, choices)
     begin = np.searchsorted(owner, np.arange(choices.size))
-    left = remaining[owner] - sums.damage[outcome]
-    row = np.maximum(left, 0) if first is None else np.maximum(left, 0) + first[owner]
-    after = np.where(left < 0, 1.0, table[row, sums.successor[outcome]])
-    share = sums.probability[outcome]
-    terms = share * after
+    left = remaining[owner] - sums.damage[outcomes]
+    return Part(choices, outcomes, begin, remaining, left, None if first is None else first[owner])
+
+
+def part_at(sums: Sums, remaining: int, state: int, first: int | None = None) -> Part:
+    """All choices of one state: they stand side by side, so that nothing is gathered."""
+    choices = slice(int(sums.choice_ptr[state]), int(sums.choice_ptr[state + 1]))
+    ptr = sums.outcome_ptr[choices.start : choices.stop + 1].astype(np.int64)
+    outcomes = slice(int(ptr[0]), int(ptr[-1]))
+    return Part(choices, outcomes, ptr[:-1] - ptr[0], remaining, np.int64(remaining) - sums.damage[outcomes], first)
+
+
+def risks_of(sums: Sums, upper: Floats, part: Part) -> Floats:
+    """q̄(s, K, a): an upper bound of the risk of each choice with what remains, 0 or more."""
+    terms = _terms(sums, upper, part, up=True)
+    direct = _over_all(sums, part, terms, up=True)
+    if part.first is not None:
+        return direct
+    through = _over_leaving(sums, part, terms, up=True)
+    result: Floats = np.minimum(direct, np.maximum(through, upper[part.remaining, sums.owner[part.choices]]))
+    return result
+
+
+def both_sums(sums: Sums, table: Floats, part: Part, *, up: bool) -> tuple[Floats, Floats]:
+    """Σ p · p(s', K') of each choice over all outcomes, and over those that leave (s, K), divided by their share."""
+    terms = _terms(sums, table, part, up=up)
+    return _over_all(sums, part, terms, up=up), _over_leaving(sums, part, terms, up=up)
+
+
+def _terms(sums: Sums, table: Floats, part: Part, *, up: bool) -> Floats:
+    row = np.maximum(part.left, 0) if part.first is None else np.maximum(part.left, 0) + part.first
+    after = np.where(part.left < 0, 1.0, table[row, sums.successor[part.outcomes]])
+    terms: Floats = sums.probability[part.outcomes] * after
     if up:
         terms[(terms == 0) & (after > 0)] = TINY
-    leaves = (sums.successor[outcome] != sums.owner[choices][owner]) | (sums.damage[outcome] > 0)
-    scale = sums.scale[choices] if up else 2.0 - sums.scale[choices]
-    margin = sums.margin[choices] if up else 2.0 - sums.margin[choices]
-    with np.errstate(invalid="ignore"):  # 0/0: a choice that only loops
-        through = np.add.reduceat(terms * leaves, begin) / np.add.reduceat(share * leaves, begin) * margin
-    direct = np.add.reduceat(terms, begin) * scale
-    return np.minimum(direct, 1.0), np.where(np.isnan(through), 1.0 if up else 0.0, np.minimum(through, 1.0))
+    return terms
+
+
+def _over_all(sums: Sums, part: Part, terms: Floats, *, up: bool) -> Floats:
+    scale = sums.scale[part.choices]
+    result: Floats = np.minimum(np.add.reduceat(terms, part.begin) * (scale if up else 2.0 - scale), 1.0)
+    return result
+
+
+def _over_leaving(sums: Sums, part: Part, terms: Floats, *, up: bool) -> Floats:
+    margin, total = sums.margin[part.choices], np.add.reduceat(terms * sums.leaves[part.outcomes], part.begin)
+    leaving = sums.leaving[part.choices]
+    only_loops = leaving == 0
+    through = total / (leaving + only_loops) * (margin if up else 2.0 - margin)
+    through[only_loops] = 1.0 if up else 0.0
+    result: Floats = np.minimum(through, 1.0)
+    return result
