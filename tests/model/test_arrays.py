@@ -5,7 +5,7 @@ import pytest
 
 import almostsure as asure
 from almostsure.model import arrays
-from almostsure.model.arrays import distinct, frozen, grouped, offsets, ptr_of, spans
+from almostsure.model.arrays import ascending, frozen, grouped, offsets, ptr_of, spans
 
 
 def test_offsets_groups_and_spans():
@@ -20,7 +20,7 @@ def test_offsets_groups_and_spans():
     assert (ptr_of([]).tolist(), ptr_of([]).dtype) == ([0], np.int32)
     assert [ptr_of([size]).dtype for size in (2**31 - 2, 2**31 - 1)] == [np.int32, np.int64]
     assert not frozen(np.zeros(1)).flags.writeable
-    assert (distinct(owners).tolist(), distinct(owners[:0]).tolist()) == ([0, 2, 3], [])
+    assert (ascending(owners).tolist(), ascending(owners[:0]).tolist()) == ([0, 2, 3], [])
 
 
 @pytest.mark.parametrize("few", [1, 2, 3, 4, 100])

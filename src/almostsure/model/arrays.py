@@ -120,7 +120,7 @@ def frozen(array: Array) -> Array:
     return array
 
 
-def distinct(values: Ints) -> Ints:
+def ascending(values: Ints) -> Ints:
     """The numbers that occur, ascending: ``np.unique`` by sorting, which is many times faster than by hashing."""
     ordered = np.sort(values)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.model.arrays import distinct, grouped, spans
+from almostsure.model.arrays import ascending, grouped, spans
 from almostsure.model.mdp import Bools, Ints
 
 
@@ -55,7 +55,7 @@ def end_components(graph: Graph, usable: Bools) -> tuple[Ints, Bools]:
             break
         inside = staying
     labels = np.full(graph.num_states, -1, np.int32)
-    members = distinct(graph.owner[inside])
+    members = ascending(graph.owner[inside])
     labels[members] = np.unique(component[members], return_inverse=True)[1]
     return labels, inside
 
@@ -73,7 +73,7 @@ def _strand(graph: Graph, inside: Bools) -> None:
     while stranded.size:
         at, of = spans(ptr, stranded)
         led = entries[at]
-        dropped = distinct(graph.entry_choice[led[origin[led] != stranded[of]]])
+        dropped = ascending(graph.entry_choice[led[origin[led] != stranded[of]]])
         dropped = dropped[inside[dropped]]
         inside[dropped] = False
         losing, count = np.unique(graph.owner[dropped], return_counts=True)
@@ -103,7 +103,7 @@ def give(policy: Ints, owner: Ints, choices: Ints) -> Ints:
     """Give each state without a choice one of these; returns the states that got one."""
     fresh = choices[policy[owner[choices]] < 0]
     policy[owner[fresh][::-1]] = fresh[::-1]
-    return distinct(owner[fresh])
+    return ascending(owner[fresh])
 
 
 def spread(back: Any, owner: Ints, policy: Ints, usable: Bools) -> None:
@@ -113,7 +113,7 @@ def spread(back: Any, owner: Ints, policy: Ints, usable: Bools) -> None:
     """
     frontier: Ints = np.flatnonzero(policy >= 0)
     while frontier.size:
-        choices = distinct(back.indices[spans(back.indptr, frontier)[0]])
+        choices = ascending(back.indices[spans(back.indptr, frontier)[0]])
         frontier = give(policy, owner, choices[usable[choices]])
 
 

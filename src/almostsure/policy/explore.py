@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from almostsure.model.arrays import distinct, spans
+from almostsure.model.arrays import ascending, spans
 from almostsure.model.mdp import MDP, Bools, Ints
 
 OVERSPENT: Final = -1
@@ -87,7 +87,7 @@ def explore(
     while waiting:
         waiting = waiting if skip is None else skip(waiting)
         remaining = max(waiting)
-        frontier = distinct(np.concatenate(waiting.pop(remaining)))
+        frontier = ascending(np.concatenate(waiting.pop(remaining)))
         frontier = frontier[~seen[frontier]]
         visited = []
         while frontier.size:
@@ -106,10 +106,10 @@ def _follow(mdp: MDP, outcome: Ints, remaining: int, seen: Bools, waiting: Waiti
     """The new states of this layer; those of lower layers are put down as waiting."""
     successor, damage = mdp.successor[outcome].astype(np.int64), mdp.damage[outcome]
     if remaining == OVERSPENT:
-        return distinct(successor[~seen[successor]])
-    for hurt in distinct(damage[damage > 0]).tolist():
+        return ascending(successor[~seen[successor]])
+    for hurt in ascending(damage[damage > 0]).tolist():
         if hurt <= remaining or overspend:
             below = max(remaining - hurt, OVERSPENT)
-            waiting.setdefault(below, []).append(distinct(successor[damage == hurt]))
+            waiting.setdefault(below, []).append(ascending(successor[damage == hurt]))
     ahead = successor[damage == 0]
-    return distinct(ahead[~seen[ahead]])
+    return ascending(ahead[~seen[ahead]])

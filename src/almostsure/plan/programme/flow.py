@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from almostsure.model.arrays import Arrays, distinct, index_dtype, owners, ptr_of, spans
+from almostsure.model.arrays import Arrays, ascending, index_dtype, owners, ptr_of, spans
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan import graph
 from almostsure.policy.evaluation.chain import add_up
@@ -192,7 +192,7 @@ def reachable(flow: Flow) -> Bools:
     frontier: Ints = np.flatnonzero(seen)
     while frontier.size:
         choices, _ = spans(flow.choice_ptr, frontier)
-        ahead = distinct(flow.moves.indices[spans(flow.moves.indptr, choices)[0]])
+        ahead = ascending(flow.moves.indices[spans(flow.moves.indptr, choices)[0]])
         frontier = ahead[~seen[ahead]]
         seen[frontier] = True
     return seen

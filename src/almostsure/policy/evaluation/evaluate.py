@@ -29,7 +29,7 @@ import numpy as np
 
 from almostsure.arguments import check_budget, check_discount, names_right_word
 from almostsure.errors import ArgumentError
-from almostsure.model.arrays import distinct
+from almostsure.model.arrays import ascending
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
 from almostsure.policy.evaluation.chain import layers_of, normalised
@@ -225,7 +225,7 @@ class _Evaluator:
         layer = self.layers[remaining]
         damage, successor = layer.moves.damage, layer.moves.successor
         after, discounted = Values.zeros(damage.size, 5), Values.zeros(damage.size, 2)
-        for hurt in distinct(damage[~layer.stays]).tolist():
+        for hurt in ascending(damage[~layer.stays]).tolist():
             target = self.layers.get(max(remaining - hurt, OVERSPENT))
             if target is not None:
                 at = np.flatnonzero(~layer.stays & (damage == hurt))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from almostsure.model.arrays import distinct
+from almostsure.model.arrays import ascending
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy.evaluation.chain import Block, Moves, add_up, block
 from almostsure.policy.evaluation.linear import EPS, Leaking, Values, together
@@ -96,7 +96,7 @@ class Layer:
         closed = self.stays[out]  # leads to where nothing is ever left
         ended = float(mass[~t].sum() + leaving[closed].sum() + visits[t] @ moves.rests[t])
         damage, reached, gone = moves.damage[out][~closed], moves.successor[out][~closed], leaving[~closed]
-        left = [(d, reached[damage == d], gone[damage == d]) for d in distinct(damage).tolist()]
+        left = [(d, reached[damage == d], gone[damage == d]) for d in ascending(damage).tolist()]
         return Flow(ended, left, lost + self._most * EPS * float(mass.sum()))
 
 
