@@ -60,6 +60,19 @@ def test_policy_iteration_says_that_a_policy_never_leaves():
     assert not call(approach.iterate, part, usable, order, ends[:2].copy(), value, plainly=True)
 
 
+def test_a_policy_that_hardly_ever_leaves_is_worth_what_it_leaves_for():
+    """A chain in which one step in 100 leads on and all others back: 10²⁰ steps, and then -1."""
+    size, on = 10, 0.01
+    ptr, column = np.arange(size + 1, dtype=np.uint32), np.zeros((size, 2), np.uint32)
+    column[:-1, 0], leak = np.arange(1, size), np.append(np.zeros(size - 1), on)
+    entry_ptr = np.append(2 * ptr[:-1], 2 * size - 1).astype(np.uint32)
+    factor = np.delete(np.tile([on, 1 - on], size), -2)
+    columns = np.delete(column.ravel(), -2)
+    part = Part(ptr, entry_ptr, columns, factor, -leak, ptr[:-1], leak, ptr[:0], ptr[:0])
+    _, value = sweeps.solve_directly(part, ptr[:-1].copy(), part.constant)
+    assert value == pytest.approx(np.full(size, -1.0), rel=1e-12)
+
+
 def test_a_cycle_that_is_never_left_ends_no_sweep():
     """Two positions lead to each other, for 1 per step: nothing is learned from going round."""
     ends = np.array([0, 1, 2], np.uint32)

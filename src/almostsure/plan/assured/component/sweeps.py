@@ -25,12 +25,13 @@ import numpy as np
 
 from almostsure.model.mdp import Floats, Ints
 from almostsure.plan.assured.component import sweep_kernels as kernels
-from almostsure.plan.assured.component.approach import MIXED_ROUNDS, approach
+from almostsure.plan.assured.component.approach import MIXED_ROUNDS, approach, eliminate
 from almostsure.plan.assured.component.sweep_kernels import CHUNK, Limits, Run, Search
 from almostsure.plan.assured.steps import Part
 from almostsure.policy.evaluation.linear import SuperLU
 
 REFINEMENTS = 2  # steps after a factorisation
+ELIMINATED, SLOW = 1_000, 1e12  # positions, and steps until they are left, where a factorisation may lose all digits
 LOOKAHEAD = 12  # times the square root of the number of positions: how many a round visits, in a model with locality
 POLICY_SWEEPS = 2  # visits that look at the policy's choices only, after one that looks at all
 MIXED = 16_000  # positions of a component in which mixed rounds are as good as sweeps of what is active
@@ -86,7 +87,7 @@ def solve_directly(part: Part, policy: Ints, constant: Floats) -> tuple[Ints, Fl
     owner, starts = choice_owner(part), part.ptr[:-1].astype(np.int64)
     value = np.full(size, np.nan)
     for _ in range(MAX_ROUNDS):
-        found = _evaluate(matrix[policy.astype(np.int64)], part.leak[policy], constant[policy])
+        found = _evaluate(part._replace(constant=constant), policy, matrix[policy.astype(np.int64)])
         if found is None:
             break
         value = found
@@ -103,17 +104,24 @@ def solve_directly(part: Part, policy: Ints, constant: Floats) -> tuple[Ints, Fl
     return policy, value
 
 
-def _evaluate(matrix: Any, leak: Floats, right: Floats) -> Floats | None:
-    """The solution of x = right + matrix x, with some steps of refinement; None if it is singular.
+def _evaluate(part: Part, policy: Ints, matrix: Any) -> Floats | None:
+    """What a policy is worth, whose moves are the matrix, with some steps of refinement; None if it is singular.
 
-    The residual is computed from differences of neighbours, as proofs do: nothing cancels out.
+    The residual is computed from differences of neighbours, as proofs do: nothing cancels out.  A policy that takes
+    for ever to leave has equations that are all but singular; it is evaluated by elimination, which minds nothing.
     """
     from scipy.sparse import csc_array, eye_array
 
+    leak, right = part.leak[policy], part.constant[policy]
     try:
         factor = SuperLU(csc_array(eye_array(right.size) - matrix))
     except RuntimeError:
         return None
+    if right.size <= ELIMINATED:
+        time = factor.solve(np.ones(right.size))
+        if not (time.min() > 0 and time.max() < SLOW):
+            value = np.zeros(right.size)
+            return value if eliminate(part, np.arange(right.size, dtype=np.uint32), policy, value) else None
     row, column = np.repeat(np.arange(right.size), np.diff(matrix.indptr)), matrix.indices
     value = factor.solve(right)
     for _ in range(REFINEMENTS):
