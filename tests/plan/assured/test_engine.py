@@ -337,10 +337,11 @@ def test_scattered_models_are_solved_by_mixed_rounds(monkeypatch):
 # ---------------------------------------------------------------------- the front door
 
 
-def test_a_tolerance_that_numbers_cannot_give_comes_back_with_what_they_give():
+@pytest.mark.parametrize("tolerance", [1e-17, 1e-300, 5e-324])
+def test_a_tolerance_that_numbers_cannot_give_comes_back_with_what_they_give(tolerance):
     mdp = with_rewards(grid_family(30, seed=1), -1.0)
-    with pytest.raises(LimitReached, match="further apart than the tolerance 1e-17 allows") as caught:
-        solve_policy(mdp, AlmostSure(18), tolerance=1e-17)
+    with pytest.raises(LimitReached, match=f"further apart than the tolerance {tolerance:g} allows") as caught:
+        solve_policy(mdp, AlmostSure(18), tolerance=tolerance)
     found = caught.value.solution
     assert 0 < found.upper - found.lower < 1e-9 * abs(found.value)
     assert found.evaluate().expected_return == pytest.approx(found.value)

@@ -27,7 +27,7 @@ from almostsure.plan.assured import explore, sums
 from almostsure.plan.assured.component.component import Component, make_part
 from almostsure.plan.assured.component.small import largest, settle
 from almostsure.plan.assured.explore import Graph, Moves
-from almostsure.plan.assured.steps import NOWHERE, Bounds, Game, Known, Part
+from almostsure.plan.assured.steps import NOWHERE, TINY, Bounds, Game, Known, Part
 
 RARE = 32  # choices, or pairs, of the model of which one is reached, or less
 PLAIN = 20_000  # outcomes, times remaining budgets, for which nobody waits for a compiler; a tenth if it has run
@@ -170,7 +170,7 @@ class Engine:
         self.cycles.clear()
         self.undefined.clear()
         self.proved = True
-        half = USED * tolerance / 2
+        half = max(USED * tolerance / 2, TINY)  # which no bounds reach
         small = SMALL if not self.plainly else 0
         part, scratch = self._room(small)
         at = 0
