@@ -87,9 +87,12 @@ class Shield:
 
     def __init__(self, minimal: MinimalBudget) -> None:
         if not isinstance(minimal, MinimalBudget):
+            remedy = "For a number of steps, use HorizonShield(minimal_budget(mdp, horizon=T))."
+            if isinstance(getattr(minimal, "shield", None), Shield):
+                remedy = "Its shield is its attribute shield."
             raise ArgumentError(
                 f"a shield is made of a minimal budget: Shield(minimal_budget(mdp)); got {type(minimal).__name__}. "
-                "For a number of steps, use HorizonShield(minimal_budget(mdp, horizon=T))."
+                f"{remedy}"
             )
         check_never_too_small(minimal)
         outcomes = Outcomes(minimal.mdp)
