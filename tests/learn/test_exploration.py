@@ -258,7 +258,7 @@ def test_a_snapshot_that_does_not_restore_is_noticed():
 def test_bad_input():
     with pytest.raises(ArgumentError, match=r"got the class Env\. Pass an instance: Env\(\)\."):
         asure.explore(gymnasium.Env)
-    with pytest.raises(ModelError, match="got 'costs'. An entry of info may be named, too: 'damage' or 'cost'"):
+    with pytest.raises(ModelError, match=r"got 'costs'\. An entry of info may be named, too: 'damage' or 'cost'"):
         asure.explore("CliffWalking-v1", damage="costs")
     with pytest.raises(ArgumentError, match="with Discrete actions"):
         explore("Pendulum-v1")

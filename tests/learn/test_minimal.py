@@ -215,9 +215,9 @@ def test_bad_arguments(hazard):
     ):
         learn_minimal_budget(hazard, mu=1e-12, delta=0.1)
     learned = asure.learn_minimal_budget("corridor", mu=0.3, delta=0.1, seed=0)
-    with pytest.raises(ArgumentError, match="got LearnedBudget. Its shield is its attribute shield"):
+    with pytest.raises(ArgumentError, match=r"got LearnedBudget\. Its shield is its attribute shield"):
         asure.Shield(learned)
-    with pytest.raises(ModelError, match="got LearnedBudget. Its model is its attribute mdp"):
+    with pytest.raises(ModelError, match=r"got LearnedBudget\. Its model is its attribute mdp"):
         asure.compare(learned, 2)
     with pytest.raises(ModelError, match="a sampler must be"):
         learn_minimal_budget(3, mu=0.1, delta=0.1)
