@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 
 import almostsure as asure
-from almostsure.errors import CertificateError, UnknownName
+from almostsure.errors import CertificateError, Infeasible, UnknownName
+from almostsure.learn import Counts
 from almostsure.testing import mdps
 
 INFINITE = asure.INFINITE
@@ -151,6 +152,29 @@ def test_what_is_above_a_cap_is_called_so():
         "  1. 0: a (needs more than 2; b needs more than 2) → 1, damage 3; 3 so far"
     )
     assert "needs 3; b needs more than 3" in str(asure.minimal_budget(mdp, cap=3).explain(0))
+
+
+def test_what_was_never_seen_is_called_unknown(tmp_path):
+    """Also of a learned model that was loaded: nothing forces damage there, little is known."""
+    counts = Counts(
+        asure.from_transitions([0, 0, 1], [0, 1, 0], [1] * 3, [1] * 3, [0] * 3, [0] * 3, state_names=["a", "b"])
+    )
+    counts.see(0, 1, 0)
+    counts.to_mdp("refuse").save(tmp_path / "learned.umb")
+    mdp = asure.load(tmp_path / "learned.umb")
+    minimal = asure.minimal_budget(mdp)
+    why = minimal.explain("a")
+    assert str(why).splitlines()[0] == "what a needs is unknown: what was learned does not show enough from b on."
+    assert "∞" not in str(why)
+    assert (why.trap, why.complete, why.damage) == ((), True, 0)
+    assert minimal.explain("unknown").headline.startswith("what unknown needs is unknown: ")
+    assert asure.minimal_budget(mdp, cap=3).explain("a").is_unknown
+    within = asure.minimal_budget(mdp, horizon=2)
+    assert within.explain("a") == "state 0 'a': no finite budget is known to suffice within 2 steps."
+    with pytest.raises(Infeasible, match=r"^no budget is known to be enough from state 0 'a'\.\nwhat a needs is"):
+        asure.solve_policy(mdp, asure.AlmostSure(1))
+    with pytest.raises(Infeasible, match=r"^a budget of 1 is not known to suffice for 2 steps"):
+        asure.solve_policy(mdp, asure.AlmostSure(1), horizon=2)
 
 
 def test_unknown_states_and_actions_are_refused():

@@ -279,9 +279,18 @@ def test_compare_says_that_numbers_are_means(here: Callable[..., Any]) -> None:
 
 def test_learn_says_no_where_no_budget_suffices(here: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "short.csv").write_text("state,action,next_state,damage\n0,0,0,1\n")
-    done = here("learn", "short.csv", "--mu", "0.2")
+    done = here("learn", "short.csv", "--mu", "0.2", "-o", "learned.umb")
     assert done.code == 1
     assert "its minimal budget is unknown" in done.out
+    budget = here("budget", "learned.umb").out
+    assert "the start    no finite budget is known to suffice" in budget
+    assert "1 state is not known to be safe with any finite budget." in budget
+    assert "no budget up to 3 is known to suffice" in here("budget", "learned.umb", "--cap", "3").out
+    assert "what 0 needs is unknown" in here("explain", "learned.umb").out
+    assert "claims   what the start needs is unknown" in here("check", "learned.umb", "learned.safetensors").out
+    assert "no finite budget is known to suffice from the start" in here("suggest", "learned.umb").err
+    assert here("report", "learned.umb", "-o", "r.html").code == 0
+    assert "What the start needs is unknown" in (tmp_path / "r.html").read_text("utf-8")
 
 
 def test_models_are_named_the_same_way_everywhere(here: Callable[..., Any], tmp_path: Path) -> None:

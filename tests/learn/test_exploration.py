@@ -256,6 +256,10 @@ def test_a_snapshot_that_does_not_restore_is_noticed():
 
 
 def test_bad_input():
+    with pytest.raises(ArgumentError, match=r"got the class Env\. Pass an instance: Env\(\)\."):
+        asure.explore(gymnasium.Env)
+    with pytest.raises(ModelError, match=r"got 'costs'\. An entry of info may be named, too: 'damage' or 'cost'"):
+        asure.explore("CliffWalking-v1", damage="costs")
     with pytest.raises(ArgumentError, match="with Discrete actions"):
         explore("Pendulum-v1")
     with pytest.raises(ArgumentError, match=r"key must return a hashable value, .*; it returned ndarray"):
@@ -632,6 +636,8 @@ def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):
     shield = asure.Shield(asure.minimal_budget(room))
     with pytest.raises(ArgumentError, match=r"model\. If explore .*state_of=almostsure.learn.ByName\(mdp\)"):
         ShieldedEnv(Room(), shield, 0)
+    with pytest.raises(UnknownName, match=r"A file keeps no function.*ByName\(mdp\)\(observation, env\)"):
+        room.state(Room().reset()[0])
     env = ShieldedEnv(Room(), shield, 0, state_of=ByName(room))
     env.reset(seed=0)
     for action in (1, 1, 1, 0, 0, 0):

@@ -214,6 +214,11 @@ def test_bad_arguments(hazard):
         LimitReached, match=r"at most 1e\+14 samples or so; mu=1e-12 would take 7\.9e\+15\. Choose a larger"
     ):
         learn_minimal_budget(hazard, mu=1e-12, delta=0.1)
+    learned = asure.learn_minimal_budget("corridor", mu=0.3, delta=0.1, seed=0)
+    with pytest.raises(ArgumentError, match=r"got LearnedBudget\. Its shield is its attribute shield"):
+        asure.Shield(learned)
+    with pytest.raises(ModelError, match=r"got LearnedBudget\. Its model is its attribute mdp"):
+        asure.compare(learned, 2)
     with pytest.raises(ModelError, match="a sampler must be"):
         learn_minimal_budget(3, mu=0.1, delta=0.1)
 

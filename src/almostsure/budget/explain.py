@@ -3,7 +3,8 @@
 Nature's answers follow the certificate (:mod:`almostsure.budget.certificate`): to every choice it has an outcome
 that does damage now, or leads to a state that needs more, or to one of smaller rank.  The agent plays the choice
 that needs least; every other choice needs at least as much, and is listed with what it needs.  A finite budget is
-explained when all of it is spent, an infinite one when the play comes back to where it was with damage in between.
+explained when all of it is spent, an infinite one when the play comes back to where it was with damage in between; in
+a learned model also when it comes to what was never seen, where what is needed is unknown.
 """
 
 from __future__ import annotations
@@ -100,12 +101,21 @@ class Explanation:
                 f"{who} needs {origin.at_most(self.needs)}: nature can force {self.needs} damage, whatever the agent "
                 f"does afterwards{doubt}."
             )
+        if self.is_unknown:
+            where = self._state(self.steps[-1].state if self.steps else self.state)
+            return f"what {who} needs is unknown: what was learned does not show enough from {where} on."
         if self.cap is not None:
             return (
                 f"{who} needs more than {self.cap}, the cap: nature can force more, whatever the agent does "
                 f"afterwards{doubt}."
             )
         return f"{who} needs ∞: no budget suffices, nature can go on doing damage for ever{doubt}."
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nature need not force anything: the play leads to what a learned model never saw."""
+        last = self.steps[-1].next_state if self.steps else self.state
+        return self.needs == INFINITE and last == self.mdp.unknown
 
     def _moves(self) -> list[str]:
         steps, spent, lines = self.steps, 0, []
@@ -124,15 +134,18 @@ class Explanation:
     def _action(self, action: int) -> str:
         return shown(self.mdp.action_name(action))
 
-    def _show(self, needs: int) -> str:
+    def show(self, needs: int) -> str:
+        """What an action needs, as it is shown beside this play."""
+        if needs == INFINITE and self.is_unknown:
+            return "unknown"
         return show(needs) if self.cap is None or needs < INFINITE else f"more than {self.cap}"
 
     def _move(self, step: Step) -> str:
         state, action = self._state, self._action
-        others = ", ".join(f"{action(a)} needs {self._show(k)}" for a, k in step.others[:6])
+        others = ", ".join(f"{action(a)} needs {self.show(k)}" for a, k in step.others[:6])
         others += ", …" if len(step.others) > 6 else ""
         hurt = f"damage {step.damage}" if step.damage else "no damage"
-        needs = f"needs {self._show(step.needs)}" + (f"; {others}" if others else "")
+        needs = f"needs {self.show(step.needs)}" + (f"; {others}" if others else "")
         return f"{state(step.state)}: {action(step.action)} ({needs}) → {state(step.next_state)}, {hurt}"
 
 
@@ -155,7 +168,7 @@ def _play(minimal: MinimalBudget, s: int, first: int | None) -> tuple[tuple[Step
     spent = 0
     enough = minimal.limit + 1
     choice = first
-    while minimal.of_state[s] > 0 or choice is not None:
+    while s != minimal.mdp.unknown and (minimal.of_state[s] > 0 or choice is not None):
         if spent >= enough and minimal.of_state[s] == INFINITE:
             return tuple(steps), (), True  # more than the cap has been done
         if minimal.of_state[s] == INFINITE and choice is None:

@@ -89,7 +89,7 @@ class Needs:
     def nothing_suffices(self) -> str:
         """What is said where ``INFINITE`` stands, as a sentence without its full stop."""
         which = "finite budget" if self.cap is None else f"budget up to {self.cap}"
-        return f"no {which} suffices"
+        return f"no {which} {'suffices' if self.mdp.unknown is None else 'is known to suffice'}"
 
     def need_in_words(self, needed: int) -> str:
         """What follows "this state" or "this choice" where that needs so much."""

@@ -105,6 +105,7 @@ def _budget(path: str, mdp: Any, kind: str) -> Claims:
         minimal, steps = read_minimal(path, mdp, kind=kind), {}
     least = minimal.smallest_budget()
     start = {"minimal_budget": "inf" if least == INFINITE else least, "upper_bound": minimal.less_may_do}
+    start["unknown"] = least == INFINITE and mdp.unknown is not None
     return {"cap": minimal.cap, **steps, **start}, lambda: check_minimal_budget(mdp, minimal)
 
 

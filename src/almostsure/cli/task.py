@@ -302,7 +302,8 @@ def budget_of(task: Task, budget: int | None, *, discount: float = 1.0) -> int:
 
 def least_budget(task: Task) -> int:
     """The least budget that can be promised at the start."""
-    least = minimal_budget(task.mdp).smallest_budget()
+    minimal = minimal_budget(task.mdp)
+    least = minimal.smallest_budget()
     if least == INFINITE:
-        raise Infeasible(f"no finite budget suffices from the start. See: almostsure explain {task.arguments}")
+        raise Infeasible(f"{minimal.nothing_suffices()} from the start. See: almostsure explain {task.arguments}")
     return least

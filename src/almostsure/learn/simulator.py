@@ -54,6 +54,15 @@ class Arrival(NamedTuple):
         return f"{self.state!r} (reward {self.reward:g}, damage {self.damage})"
 
 
+def _function(damage: Damage | str) -> Damage:
+    """The damage as a function; if it is none, the message says that entries of info may be named, too."""
+    try:
+        return damage_function(damage)
+    except ModelError as error:
+        error.args = (f"{error} An entry of info may be named, too: {' or '.join(map(repr, TOLD))}.",)
+        raise
+
+
 @final
 class Simulator:
     """Snapshots of an environment by state."""
@@ -67,6 +76,10 @@ class Simulator:
         set_state: Callable[[Any, Any], None] | None,
     ) -> None:
         size = discrete_size("action", getattr(env, "action_space", None))
+        if isinstance(env, type):
+            raise ArgumentError(
+                f"env must be an environment; got the class {env.__name__}. Pass an instance: {env.__name__}()."
+            )
         if size is None:
             raise ArgumentError(
                 "env must be a Gymnasium environment with Discrete actions. Choose a few of its actions with "
@@ -82,7 +95,7 @@ class Simulator:
         if isinstance(damage, str) and damage in TOLD:
             self.told = (damage,)
         else:
-            self.damage = known_damage(env) if damage is None else damage_function(damage)
+            self.damage = known_damage(env) if damage is None else _function(damage)
         self.get_state, self.set_state = get_state, set_state
         self.snapshots: Ways = {}
         self.others: Ways = {}  # from another way to the state

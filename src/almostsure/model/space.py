@@ -46,8 +46,8 @@ Encode = Callable[[Any], int | str]
 
 END, UNKNOWN = "end", "unknown"
 BY_NAME = (
-    "A model from a file knows states by name: ask for str(state); an environment is shielded with "
-    "state_of=almostsure.learn.ByName(mdp)."
+    "A file keeps no function, so that a model from one knows states by name: ask for str(state), or for "
+    "ByName(mdp)(observation, env) of almostsure.learn; an environment is shielded with state_of=ByName(mdp)."
 )
 
 
@@ -277,6 +277,8 @@ class Space:
             raise UnknownName("state", state, (), BY_NAME)
         if not isinstance(state, int) and isinstance(state, Mapping) and self._variables:
             return state_with(self._variables, state, self.state_names)
+        if is_shown and self.state_names and self.state_names[0].startswith("("):  # names that are observations
+            raise UnknownName("state", brief(state), (), BY_NAME)
         return _index("state", state, self.num_states)
 
     def _state_by_name(self, name: str) -> int:

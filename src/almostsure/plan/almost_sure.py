@@ -75,8 +75,9 @@ def solve_assured_within(
         minimal = minimal_budget(mdp, horizon=horizon)
         needed = minimal.smallest_budget()
         worst = int(mdp.initial_states[np.argmax(minimal.of_state[mdp.initial_states])])
+        suffice = "does not" if mdp.unknown is None else "is not known to"
         raise Infeasible(
-            f"a budget of {budget} does not suffice for {horizon:,} steps.\n{minimal.explain(worst)}",
+            f"a budget of {budget} {suffice} suffice for {horizon:,} steps.\n{minimal.explain(worst)}",
             needed=math.inf if needed == INFINITE else needed,
         )
     try:
@@ -139,10 +140,13 @@ def _too_little(mdp: MDP, budget: int) -> Infeasible:
     minimal = minimal_budget(mdp)
     worst = minimal.worst_start()
     needed = minimal.smallest_budget()
-    if needed == INFINITE:
+    why = minimal.explain(worst)
+    if why.is_unknown:
+        text = f"no budget is known to be enough from {mdp.describe_state(worst)}"
+    elif needed == INFINITE:
         text = f"no budget suffices from {mdp.describe_state(worst)}: damage can be forced again and again"
     else:
         shown = mdp.show_damage(needed)
         text = f"a budget of {budget} does not suffice from {mdp.describe_state(worst)}; {shown} would"
     help_ = "".join(f"\n{line}" for line in instead(minimal))
-    return Infeasible(f"{text}.\n{minimal.explain(worst)}{help_}", needed=math.inf if needed == INFINITE else needed)
+    return Infeasible(f"{text}.\n{why}{help_}", needed=math.inf if needed == INFINITE else needed)

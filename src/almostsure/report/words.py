@@ -19,6 +19,8 @@ ROUNDED = 0.005  # less than this is not seen in numbers with two decimals
 def headline(study: Study) -> str:
     """What the report says, in one sentence."""
     plan, budget, doubt = study.plans[0], study.budget, study.mdp.origin.if_positive
+    if study.least == INFINITE and study.mdp.unknown is not None:
+        return "What the start needs is unknown: what was learned does not show enough."
     if study.least == INFINITE:
         return f"From the start, no finite budget suffices: damage can be forced again and again{doubt}."
     if study.least > budget:
@@ -49,7 +51,9 @@ def sentences(study: Study) -> list[str]:
 def facts(study: Study) -> list[dict[str, str]]:
     """The numbers that a reader looks for first."""
     assured, expected = study.plans[0], study.plans[1]
-    least = "∞" if study.least == INFINITE else study.minimal.at_most(f"{study.least:,}")
+    least = study.minimal.at_most(f"{study.least:,}")
+    if study.least == INFINITE:
+        least = "∞" if study.mdp.unknown is None else "unknown"
     but = ", but with which no end is sure" if no_sure_end(study.ladder.curve, study.least) else ""
     result = [_fact("Minimal budget", least, f"the smallest Δ that can be kept for certain from the start{but}")]
     result.append(_fact("This budget", f"{study.budget:,}", "Δ, the most damage that any run may take"))
@@ -103,6 +107,10 @@ def _limit(plan: Plan) -> float:
 
 
 def _about_budget(study: Study) -> list[str]:
+    if study.least == INFINITE and study.mdp.unknown is not None:
+        return [
+            "The witness below shows from where on. What was learned may suffice elsewhere: see what each state needs."
+        ]
     if study.least == INFINITE:
         witness = "The witness below shows how. Parts of the model may still be safe: see what each state needs."
         return [witness, *instead(study.minimal)]

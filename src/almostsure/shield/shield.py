@@ -34,6 +34,16 @@ FEW = 1 << 11  # look-ups that are done at once
 CHUNK = 1 << 15  # look-ups done together, so that what lies between two steps stays in the cache
 
 
+def _no_budget(thing: object) -> ArgumentError:
+    """The error that something is not a minimal budget, and what to do instead."""
+    remedy = "For a number of steps, use HorizonShield(minimal_budget(mdp, horizon=T))."
+    if isinstance(getattr(thing, "shield", None), Shield):
+        remedy = "Its shield is its attribute shield."
+    return ArgumentError(
+        f"a shield is made of a minimal budget: Shield(minimal_budget(mdp)); got {type(thing).__name__}. {remedy}"
+    )
+
+
 @final
 class Shield:
     """Which actions keep the remaining budget: all of those that do, and no others.
@@ -87,10 +97,7 @@ class Shield:
 
     def __init__(self, minimal: MinimalBudget) -> None:
         if not isinstance(minimal, MinimalBudget):
-            raise ArgumentError(
-                f"a shield is made of a minimal budget: Shield(minimal_budget(mdp)); got {type(minimal).__name__}. "
-                "For a number of steps, use HorizonShield(minimal_budget(mdp, horizon=T))."
-            )
+            raise _no_budget(minimal)
         check_never_too_small(minimal)
         outcomes = Outcomes(minimal.mdp)
         parts = {"minimal": minimal, "_table": None, "_outcomes": outcomes, "_known": outcomes.known}

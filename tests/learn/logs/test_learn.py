@@ -380,6 +380,17 @@ def test_bad_entries(message):
         learn(with_row(**CASES[message]))
 
 
+def test_where_most_are_names_the_number_is_named():
+    with pytest.raises(ModelError, match=r"action must be a name where others are; got '7' at row 1\."):
+        learn(LINE | {"a": ["fast", "7", "slow"]})
+
+
+def test_another_separator_is_named(tmp_path):
+    (tmp_path / "log.csv").write_text("s;a;s';d\n0;0;0;0\n")
+    with pytest.raises(UnknownName, match=r"unknown column 'state'.* seems to be ';'\. Write it with commas\."):
+        learn(tmp_path / "log.csv")
+
+
 def test_bad_flags():
     with pytest.raises(ModelError, match="terminated must be true or false; got 2 at row 1"):
         learn(LINE | {"terminated": [0, 2, 1]})

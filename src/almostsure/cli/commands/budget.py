@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from almostsure.budget.certificate import show
 from almostsure.budget.explain import Explanation
 from almostsure.budget.minimal import INFINITE, MinimalBudget, Needs
 from almostsure.budget.solve import minimal_budget
@@ -135,7 +134,7 @@ def _needs_at_start(minimal: Needs, steps: str = "") -> str:
         if least and minimal.less_may_do:
             why = ": some intervals begin at 0, and what they allow may be impossible"
         return f"needs a budget of {minimal.at_most(minimal.mdp.show_damage(least))}{steps}{why}"
-    if minimal.cap is not None:
+    if minimal.cap is not None and minimal.mdp.unknown is None:
         return f"needs more than {minimal.cap}, the cap{steps}{origin.if_positive}"
     return f"{minimal.nothing_suffices()}{steps}{origin.if_positive}"
 
@@ -153,8 +152,9 @@ def _show_growth(minimal: MinimalBudget) -> None:
         rows = [*rows[: LEVELS - 5], ("…", "", "", ""), *rows[-4:]]
     table((title, "safe states", "", ""), rows, right=(0, 1, 2))
     if stuck:
-        never = "no finite budget" if minimal.cap is None else f"no budget up to {minimal.cap}"
-        say(f"{stuck:,} {'state is' if stuck == 1 else 'states are'} safe with {never}.", style="dim")
+        which = "finite budget" if minimal.cap is None else f"budget up to {minimal.cap}"
+        never = f"safe with no {which}" if minimal.mdp.unknown is None else f"not known to be safe with any {which}"
+        say(f"{stuck:,} {'state is' if stuck == 1 else 'states are'} {never}.", style="dim")
 
 
 # ---------------------------------------------------------------------- explain
@@ -197,8 +197,8 @@ def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> N
     rows: list[tuple[object, ...]] = []
     for at, step in enumerate(why.steps):
         spent += step.damage
-        others = ", ".join(f"{mdp.action_name(a)} {show(k)}" for a, k in step.others[:6])
-        move = (mdp.state_name(step.state), f"{mdp.action_name(step.action)} {show(step.needs)}", others)
+        others = ", ".join(f"{mdp.action_name(a)} {why.show(k)}" for a, k in step.others[:6])
+        move = (mdp.state_name(step.state), f"{mdp.action_name(step.action)} {why.show(step.needs)}", others)
         rows.append((f"{at + 1}.", *move, mdp.state_name(step.next_state), step.damage or "", spent))
     if len(rows) > STEPS:
         gap = f"… {counted(len(rows) - STEPS, 'step')} …"
@@ -212,5 +212,5 @@ def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> N
         say(f"Broken off after {counted(len(why.steps), 'step')} and {why.damage} damage.")
     heading(f"What may be played at {clean(mdp.state_name(why.state))}")
     needs = f"needs {minimal.at_most('')}".strip()
-    table(("action", needs), [(name, show(value)) for name, value in _actions(why, minimal)], right=(1,))
+    table(("action", needs), [(name, why.show(value)) for name, value in _actions(why, minimal)], right=(1,))
     next_step(f"almostsure report {task.arguments}", note="click any state in the report to see why")

@@ -190,7 +190,8 @@ def _claims(answer: dict[str, Any]) -> tuple[str, str]:
     least = "∞" if answer["minimal_budget"] == "inf" else answer["minimal_budget"]
     cap = "" if answer["cap"] is None else f" (budgets up to {answer['cap']})"
     at_most = "at most " if answer["upper_bound"] and least != "∞" else ""
-    return "for ever" if horizon is None else "for some steps", f"the start needs {at_most}{least}{steps}{cap}"
+    start = "what the start needs is unknown" if answer.get("unknown") else f"the start needs {at_most}{least}"
+    return "for ever" if horizon is None else "for some steps", f"{start}{steps}{cap}"
 
 
 def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:

@@ -156,7 +156,10 @@ def _from_log(task: Task, mu: float | None, delta: float, of_sampling: dict[str,
     given["--monitor"] = task.monitors or None
     unused = [option for option, value in given.items() if value is not None]
     if unused:
-        raise ArgumentError(f"a log cannot be asked, and says itself what hurts: leave out {', '.join(unused)}.")
+        are, them = ("is", "it") if len(unused) == 1 else ("are", "them")
+        raise ArgumentError(
+            f"{', '.join(unused)} {are} for models that can be sampled; a log is used as it is: leave {them} out."
+        )
     return learn_from_logs(task.name, mu=mu, delta=delta)
 
 

@@ -116,6 +116,8 @@ def _find(ours: str, there: list[str], wanted: str | None, where: str) -> str | 
 
 
 def _missing(ours: str, there: list[str], where: str) -> UnknownName:
+    if len(there) == 1 and ";" in there[0]:
+        return UnknownName("column", ours, there, f"The separator of {where} seems to be ';'. Write it with commas.")
     remedy = f"{where} has: {', '.join(there) or 'none'}. Rename the one that is meant, or say columns={{{ours!r}: …}}."
     return UnknownName("column", ours, there, remedy)
 
@@ -153,7 +155,9 @@ class Labels:
         good = np.array([one.strip() != "" and "\n" not in one for one in texts], np.bool_)
         _require(good, name, "must be an integer, 0 or more, or a name", array, place)
         numeric = np.array([NUMBER.fullmatch(one.strip()) is not None for one in texts], np.bool_)
-        if numeric.any():
+        if numeric.any() and 2 * np.count_nonzero(numeric) < numeric.size:
+            _require(~numeric, name, "must be a name where others are", array, place)
+        elif numeric.any():
             _require(numeric, name, "must be an integer where others are", array, place)
         return bool(numeric.all())
 
