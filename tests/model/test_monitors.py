@@ -1,12 +1,14 @@
 """Products with monitors."""
 
+import inspect
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import almostsure as asure
-from almostsure import INFINITE, from_transitions, minimal_budget, product
+from almostsure import INFINITE, from_function, from_transitions, minimal_budget, product
 from almostsure.errors import ArgumentError, LimitReached, ModelError, UnknownName
 from almostsure.model import ENDED, FORBIDDEN, Automaton, Monitor, Refill, SecondBudget, Steps
 from almostsure.testing import mdps
@@ -226,6 +228,11 @@ def test_limits_of_products_are_exact(field, monkeypatch):
         LimitReached, match=r"^the monitor remembers more than 3 different things, such as 1\. Does it grow"
     ):
         product(field, Steps(4))
+
+
+def test_as_many_states_as_of_a_function_unless_told_otherwise():
+    limits = [inspect.signature(make).parameters["max_states"].default for make in (product, from_function)]
+    assert limits == [5_000_000] * 2
 
 
 def test_what_is_remembered_again_is_counted_once(monkeypatch):
