@@ -1,12 +1,14 @@
 """Products with monitors."""
 
+import inspect
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import almostsure as asure
-from almostsure import INFINITE, from_transitions, minimal_budget, product
+from almostsure import INFINITE, from_function, from_transitions, minimal_budget, product
 from almostsure.errors import ArgumentError, LimitReached, ModelError, UnknownName
 from almostsure.model import ENDED, FORBIDDEN, Automaton, Monitor, Refill, SecondBudget, Steps
 from almostsure.testing import mdps
@@ -159,6 +161,22 @@ def test_a_pair_is_a_memory_and_a_damage(field):
     assert (0, 0) in pairs.origin.parts.memories
 
 
+@pytest.mark.parametrize("start", [(0, 0), (), (0, 0, 0)])
+def test_a_bare_pair_is_refused_where_the_start_is_a_tuple(field, start):
+    def misread(memory, state, action, *_):
+        memory = tuple(memory)  # a number, were the pair taken for (memory, damage)
+        return (None if state else 1, 0)
+
+    with pytest.raises(ModelError, match=r"must be a tuple, as the start is; got \(1, 0\) at .* as \(\(1, 0\), None\)"):
+        product(field, Monitor(start, misread))
+    with pytest.raises(ModelError, match=r"got \(None, 0\) at state 0"):
+        product(field, Monitor(start, lambda *_: (None, 0)))
+    marked = product(field, Monitor(start, lambda memory, s, a, *_: ((s, a), 2) if a else ((1, 0), None)))
+    assert (marked.max_damage, set(marked.origin.parts.memories) >= {(1, 0), (0, 1)}) == (2, True)
+    assert product(field, Monitor(start, lambda *_: (ENDED, 3))).max_damage == 3
+    assert (4, 5, 6) in product(field, Monitor(start, lambda *_: (4, 5, 6))).origin.parts.memories
+
+
 def test_what_each_monitor_says_at_its_limits():
     spending, tank = SecondBudget(0, 5), Refill(1, 4, at=[0])
     assert [spending.read(2, cost) for cost in (0, 1, 2, 3)] == [2, 1, 0, FORBIDDEN]
@@ -210,6 +228,11 @@ def test_limits_of_products_are_exact(field, monkeypatch):
         LimitReached, match=r"^the monitor remembers more than 3 different things, such as 1\. Does it grow"
     ):
         product(field, Steps(4))
+
+
+def test_as_many_states_as_of_a_function_unless_told_otherwise():
+    limits = [inspect.signature(make).parameters["max_states"].default for make in (product, from_function)]
+    assert limits == [5_000_000] * 2
 
 
 def test_what_is_remembered_again_is_counted_once(monkeypatch):

@@ -10,10 +10,10 @@ before A", a number of steps.  A *monitor* has a start and a function
 
 States and actions are indices, ``labels`` is the frozenset of the labels that the next state carries, and memory is any
 hashable value; a pair is always (memory, damage), so that a memory which is a pair is returned as ``((a, b), None)``,
-where None leaves the damage as it was.  The product has a state for each reachable pair (state, memory), named
-``"state | memory"``; everything that works on models works on it.  A forbidden step leads to a state, labelled
-``forbidden``, that hurts for ever: no finite budget suffices for it, so no shield ever allows it.  What is forbidden or
-unknown in the model itself stays so.
+where None leaves the damage as it was; where the start is a tuple, any other pair is refused.  The product has a state
+for each reachable pair (state, memory), named ``"state | memory"``; everything that works on models works on it.  A
+forbidden step leads to a state, labelled ``forbidden``, that hurts for ever: no finite budget suffices for it, so no
+shield ever allows it.  What is forbidden or unknown in the model itself stays so.
 
 What several monitors remember is remembered by one: ``product(product(mdp, first), second)``.
 """
@@ -84,7 +84,8 @@ class Monitor:
     start
         The memory that a run begins with: any hashable value.
     step
-        ``step(memory, state, action, next_state, damage, labels)``: the new memory, perhaps with another damage.
+        ``step(memory, state, action, next_state, damage, labels)``: the new memory, perhaps with another damage.  A
+        pair is always (memory, damage): return a memory (a, b) as ``((a, b), None)``.
 
     Examples
     --------
@@ -116,6 +117,14 @@ class Monitor:
             raise ModelError(
                 "the function of a monitor must return a memory, (memory, damage), FORBIDDEN or ENDED; it returned "
                 f"None at state {state}, action {action}, next state {following}. Is a return missing?"
+            )
+        is_pair = isinstance(after, tuple) and len(after) == 2
+        if is_pair and isinstance(self.start, tuple) and not isinstance(after[0], tuple | Verdict):
+            state, action, following = letter[:3]
+            raise ModelError(
+                "a pair that a monitor returns is (memory, damage), and its memory must be a tuple, as the start is; "
+                f"got {brief(after)} at state {state}, action {action}, next state {following}. Return a memory that "
+                f"is a pair as ({brief(after)}, None)."
             )
         return after
 

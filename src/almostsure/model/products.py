@@ -13,6 +13,7 @@ import numpy as np
 from almostsure.arguments import names_right_word, whole
 from almostsure.errors import ArgumentError, Blame, LimitReached, ModelError
 from almostsure.model.arrays import spans
+from almostsure.model.build.function import MAX_STATES
 from almostsure.model.build.transitions import build
 from almostsure.model.labels import TRAP, traps, with_more_states
 from almostsure.model.mdp import MDP, Ints
@@ -20,7 +21,6 @@ from almostsure.model.monitors import ENDED, FORBIDDEN, MonitorLike, verdict_of
 from almostsure.model.source import Model, as_model
 from almostsure.wording import brief
 
-MAX_STATES = 20_000_000
 MAX_MEMORIES = 1_000_000
 
 
@@ -58,7 +58,8 @@ def product(mdp: Model, monitor: MonitorLike, *, max_states: int = MAX_STATES) -
     monitor
         A :class:`Monitor` of your own, or :class:`SecondBudget`, :class:`Refill`, :class:`Steps`, :class:`Automaton`.
     max_states
-        Stop with an error when there are more, as there are where a memory grows for ever.
+        Stop with an error when there are more, as there are where a memory grows for ever.  A million states may
+        take 2 GiB while they are found.
 
     Examples
     --------

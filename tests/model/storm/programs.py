@@ -135,7 +135,7 @@ module race
 endmodule
 label "done" = x=N;
 rewards "heat"
-    hot : 0.3;
+    hot & x<N : 0.3;
     [go] true : 400;
 endrewards
 """

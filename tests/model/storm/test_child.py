@@ -69,7 +69,61 @@ def test_a_deadlock_is_an_end(tmp_path):
     mdp = from_prism(path, damage="crashed", reward="hurt")
     assert minimal_budget(mdp).smallest_budget() == 1
     assert mdp.is_terminal().sum() == 2
-    assert minimal_budget(from_prism(path, damage="hurt")).smallest_budget() == 0
+
+
+@pytest.mark.parametrize(
+    ("rewards", "goal", "got"),
+    [
+        ("last>0 : last;", None, r"last for \(last > 0\)"),
+        ("last>0 : last;", "s>0", "10"),
+        ("[go] true : 1; true : s=2 ? 3 : 0;", None, r"\(\(s = 2\) \? 3 : 0\) for true"),
+        ("late : 0; late : X*s;", None, r"\(2 \* s\) for \(s >= 2\)"),
+    ],
+)
+def test_damage_of_states_that_are_never_left_is_refused(
+    tmp_path: Path, rewards: str, goal: str | None, got: str
+) -> None:
+    """Storm leaves state rewards of deadlocks out, and so a budget of 0 would look safe."""
+    path = tmp_path / "crash.prism"
+    path.write_text(
+        "mdp const int X = 2; formula late = s>=X; module m s : [0..2] init 0; last : [0..10] init 0; "
+        "[go] s=0 -> 0.9 : (s'=1) + 0.1 : (s'=2)&(last'=10); "
+        f"{'[rest] s>0 -> true;' if goal else ''} endmodule "
+        f'rewards "other" true : 1; endrewards rewards "severity" {rewards} endrewards'
+    )
+    where = r"at state \d 's=2, last=10' of .*crash\.prism\. For damage on arrival"
+    for name in ("severity", "reward:severity"):
+        with pytest.raises(
+            ModelError, match=rf"damage 'severity' counts .* must be 0 where runs end; got {got} {where}"
+        ):
+            from_prism(path, damage=name, goal=goal)
+    assert minimal_budget(from_prism(path, damage="last=10", goal=goal, reward="severity")).smallest_budget() == 1
+    path.write_text(path.read_text().replace('"severity"', '"severity" s=0 : 4; endrewards rewards "unused"'))
+    assert minimal_budget(from_prism(path, damage="severity", goal=goal)).smallest_budget() == 4
+
+
+def test_state_rewards_that_storm_cannot_read_again_are_refused_at_deadlocks_only(tmp_path: Path) -> None:
+    path = tmp_path / "operators.prism"
+    program = (
+        "mdp module m F : [0..2] init 0; [] F<2 -> (F'=F+1); [] F=2 -> true; endmodule rewards F=1 : 1; endrewards"
+    )
+    path.write_text(program)
+    assert minimal_budget(from_prism(path, damage="default")).smallest_budget() == 1
+    path.write_text(program.replace("[] F=2 -> true;", ""))
+    with pytest.raises(ModelError, match=r"must be 0 where runs end; got 1 for \(F = 1\) at state 2"):
+        from_prism(path, damage="default")
+
+
+def test_damage_of_locations_is_refused_where_deadlocks_may_have_some(tmp_path: Path) -> None:
+    model = jani(2, 2)
+    model["automata"][0]["locations"][1]["transient-values"].append({"ref": "hurt", "value": 5})
+    path = tmp_path / "step.jani"
+    path.write_text(json.dumps(model))
+    assert from_prism(path, damage="hurt").max_damage == 5
+    del model["automata"][0]["edges"][1]
+    path.write_text(json.dumps(model))
+    with pytest.raises(ModelError, match="must be 0 where runs end; got the reward of a location, perhaps at state 1"):
+        from_prism(path, damage="hurt")
 
 
 @pytest.mark.parametrize(

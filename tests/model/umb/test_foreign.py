@@ -192,6 +192,22 @@ def test_goals_end_the_model_and_must_be_reachable(path: Path) -> None:
         load(wet(2, branch_to_target=u8(0, 0, 0, 1)), damage="damage", goal="wet")
 
 
+@pytest.mark.parametrize("goal", [None, "wet"])
+def test_damage_of_states_that_are_never_left_is_refused(path: Path, goal: str | None) -> None:
+    index = foreign_index() if goal else foreign_index(**{"#choices": 2, "#branches": 3})
+    bits = {"applies-to": ["states"], "type": {"type": "bool", "size": 1}}
+    index["annotations"] = {"rewards": {"damage": {"applies-to": ["states"], "type": DOUBLE}}, "aps": {"wet": bits}}
+    members = foreign_members(index, annotations__aps__wet__states__values=u8(2))
+    if goal is None:  # the second state has no choices
+        members |= {"state-to-choices.bin": u8(0, 2, 2), "choice-to-branches.bin": u8(0, 2, 3)}
+        members |= {"branch-to-target.bin": u8(1, 0, 0), "branch-to-probability.bin": f8(0.5, 0.5, 1)}
+    members |= {"annotations/rewards/damage/states/values.bin": f8(3, 7)}
+    with pytest.raises(ModelError, match=r"damage 'damage' counts .* must be 0 where runs end; got 7 at state 1 of"):
+        load(write_members(path, members), damage="damage", goal=goal)
+    members |= {"annotations/rewards/damage/states/values.bin": f8(3, 0)}
+    assert load(write_members(path.with_name("left.umb"), members), damage="damage", goal=goal).max_damage == 3
+
+
 @pytest.mark.parametrize("scale", ["0", "-1", "1/0", "much", "inf"])
 def test_scales_must_be_positive_numbers(path: Path, scale: str) -> None:
     with pytest.raises(ArgumentError, match=r"scale must be a positive number, such as 0\.1 or '1/3'; got"):

@@ -112,6 +112,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     if kind not in ("MDP", "DTMC"):
         raise _wrong_type(kind)
     labels = source.add_labels(model)
+    notes["dropped"] = source.dropped(model)
     options = stormpy.io.UmbExportOptions()
     options.compression = stormpy.io.CompressionMode.NO_COMPRESSION
     stormpy.io.export_to_umb(model, os.path.join(request["folder"], "model.umb"), options=options)
@@ -135,16 +136,23 @@ class _Source:
 
     def add_labels(self, model: Any) -> list[str]:
         """Label the states that satisfy a condition with its text; the labels that the user should see."""
-        # where intervals are resolved changes no answer about a state, but Storm asks
-        mode = self.stormpy.UncertaintyResolutionMode.ROBUST if model.supports_uncertainty else None
         for text, formula in self.formulas.items():
             if model.labeling.contains_label(text):
                 continue
-            result = self.stormpy.model_checking(model, formula, uncertainty_resolution_mode=mode)
-            holds = result.get_truth_values_vector()
+            holds = self.holds(model, formula)
             model.labeling.add_label(text)
             model.labeling.set_states(text, holds)
         return sorted(model.labeling.get_labels())
+
+    def holds(self, model: Any, formula: Any) -> Any:
+        """The states that satisfy a condition, as Storm's bits."""
+        # where intervals are resolved changes no answer about a state, but Storm asks
+        mode = self.stormpy.UncertaintyResolutionMode.ROBUST if model.supports_uncertainty else None
+        return self.stormpy.model_checking(model, formula, uncertainty_resolution_mode=mode).get_truth_values_vector()
+
+    def dropped(self, model: Any) -> tuple[int, str] | None:
+        """A deadlock whose state reward, the damage, Storm has left out, and that reward; a DRN file has them all."""
+        return None
 
 
 # ---------------------------------------------------------------------- DRN
@@ -295,6 +303,24 @@ class _Program(_Source):
             self.names, self.values = _told_in_prism(self.program)
         for role, text in request["conditions"].items():
             self._understand(role, text)
+        damage = request["damage"].removeprefix("reward:")
+        rewards = _on_locations(path, damage) if self.is_jani else _on_states(str(self.program), damage)
+        self.state_rewards = {got: self._where(text) for got, text in rewards.items()}
+
+    def _where(self, text: str) -> Any:
+        """A condition, or all states where Storm cannot read it: a variable may be named like an operator."""
+        try:
+            return self.formula(text, self.program)
+        except RuntimeError:
+            return self.formula("true", self.program)
+
+    def dropped(self, model: Any) -> tuple[int, str] | None:
+        """Storm makes state rewards of deadlocks 0, whatever they are in the file."""
+        deadlocks = model.labeling.get_states("deadlock")
+        for text, formula in self.state_rewards.items():
+            for state in self.holds(model, formula) & deadlocks:
+                return state, text
+        return None
 
     def _understand(self, role: str, text: str) -> None:
         """Take ``text`` for a condition on states, unless a label, reward structure or action has that name."""
@@ -442,7 +468,7 @@ class _Program(_Source):
         return _at_a_point(self.stormpy, model), {"uncertain": "parametric"}
 
     def _options(self, *, lift: bool, checks: bool = True) -> Any:
-        formulas = list(self.formulas.values())
+        formulas = [*self.formulas.values(), *self.state_rewards.values()]
         if formulas:  # a single formula would make Storm stop exploring where it holds
             formulas.append(self.formula("true", self.program))
         options = self.stormpy.BuilderOptions(formulas) if formulas else self.stormpy.BuilderOptions()
@@ -506,6 +532,23 @@ def _told_in_jani(path: str, given: dict[str, Any]) -> tuple[dict[str, list[str]
     values = {entry["name"]: entry.get("value") for entry in content.get("constants", ())} | given
     plain = {name: value for name, value in values.items() if value is not None and not isinstance(value, dict | str)}
     return names, {name: str(value).lower() for name, value in plain.items()}
+
+
+def _on_states(program: str, name: str) -> dict[str, str]:
+    """The state rewards of a structure of a program, as Storm prints it, each with where it is other than 0."""
+    head = rf'rewards(?: "{re.escape(name)}"){"?" if name == "default" else ""}'
+    body = re.search(rf"^{head}\n(.*?)^endrewards", program, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^\s+([^\[\s].*?)(?<! ): (.+);$", body[1] if body else "", re.MULTILINE)
+    return {f"{value} for {guard}": f"({guard}) & ({value}) != 0" for guard, value in found}
+
+
+def _on_locations(path: str, name: str) -> dict[str, str]:
+    """The same of a JANI file, where it may be anywhere if any location gives a reward."""
+    with open(path, encoding="utf-8-sig") as file:
+        automata = json.load(file).get("automata", ())
+    places = [place for automaton in automata for place in automaton["locations"]]
+    rewarded = any(entry["ref"] == name for place in places for entry in place.get("transient-values", ()))
+    return {"the reward of a location, perhaps": "true"} if rewarded else {}
 
 
 def _parse_prism(stormpy: Any, path: str) -> Any:

@@ -8,7 +8,8 @@ hands the model over as a UMB file, so that one reader (:mod:`almostsure.model.u
 - a label, or a condition such as ``x=3 & y>0``: every step that *ends* in such a state hurts once; with ``enters:``
   before it, only the steps into such states from others do;
 - a reward structure, counted as PRISM accumulates it: state rewards on every step out of the state, action and
-  transition rewards on that step.  PRISM's reward structure without a name is called ``default``;
+  transition rewards on that step.  PRISM's reward structure without a name is called ``default``.  State rewards
+  where runs end would never count, and are refused;
 - an action: every step by it hurts once;
 - a JANI property that asks to reach something, which is used like a label.
 
@@ -50,8 +51,9 @@ from almostsure.files import DRN, JANI, STORM, file_name, give_back
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Constant, split_constants
 from almostsure.model.storm.process import Limits, limits, run_storm
-from almostsure.model.umb.foreign import ENTERS, Roles, as_scale, condition, resolve, to_mdp
+from almostsure.model.umb.foreign import ENTERS, Roles, as_scale, condition, never_counts, resolve, to_mdp
 from almostsure.model.umb.index import Umb
+from almostsure.model.umb.valuations import valuation_names
 
 ROUNDING = 1e-12  # by which sums of products of rounded numbers may miss 1
 
@@ -124,6 +126,10 @@ def _read(shown: str, roles: Roles, told: dict[str, Any], limit: Limits) -> MDP:
         umb, notes = _built(_request(shown, folder, roles) | told, shown, limit)
         if notes.get("lifted"):
             _refuse_means(umb, roles.damage)
+        kind, plain = resolve(umb, roles.damage.removeprefix(ENTERS).strip())
+        if notes["dropped"] and kind == "reward":
+            state, got = notes["dropped"]
+            raise never_counts(umb, plain, got, state, valuation_names(umb.variables()))
         return to_mdp(umb, roles, labels=notes["labels"], uncertain=notes.get("uncertain"))
 
 
@@ -132,7 +138,14 @@ def _request(shown: str, folder: str, roles: Roles) -> dict[str, Any]:
     named = {"damage": condition(roles.damage), "goal": condition(roles.goal)}
     conditions = {role: text for role, text in named.items() if text is not None}
     language = {"is_drn": shown.lower().endswith(DRN), "is_jani": shown.lower().endswith(JANI)}
-    return {"path": shown, "folder": folder, "conditions": conditions, "exact": False, **language}
+    return {
+        "path": shown,
+        "folder": folder,
+        "damage": roles.damage,
+        "conditions": conditions,
+        "exact": False,
+        **language,
+    }
 
 
 def _refuse_means(umb: Umb, damage: str) -> None:

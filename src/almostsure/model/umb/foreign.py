@@ -70,10 +70,11 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
     action, action_names = _distinct_actions(umb, ends)
     action = action.astype(action_dtype(int(action.max()) + 1))
     columns = _columns(umb, roles, action, state_names)
+    terminal = np.union1d(_without_choices(umb), np.flatnonzero(ends))
+    _check_ends(umb, roles.damage, terminal, state_names)
     if roles.goal is not None:
         columns = [column[~ends[columns[0]]] for column in columns]
         _check_reached(umb, roles.goal, ends, columns, state_names)
-    terminal = np.union1d(_without_choices(umb), np.flatnonzero(ends))
     probability, doubt = _probabilities(umb, columns, uncertain, state_names)
     is_initial = umb.is_initial()
     kept = umb.names("label") if labels is None else labels
@@ -268,6 +269,29 @@ def _damage(umb: Umb, name: str, source: Ints) -> Floats:
     ids, names = umb.actions()
     is_meant = np.array([other == plain for other in names or ()])
     return is_meant[ids][umb.outcome_choices].astype(np.float64)
+
+
+def _check_ends(umb: Umb, damage: str, terminal: Ints, names: Sequence[str] | None) -> None:
+    """Refuse a damage of states that run out of steps to count it on: dropped, it would make a budget too small."""
+    kind, plain = resolve(umb, damage.removeprefix(ENTERS).strip())
+    if kind != "reward":
+        return
+    source = umb.choice_states[umb.outcome_choices]
+    ends = np.union1d(terminal, source[_added(umb, source)])
+    hurts = umb.state_reward(plain)[ends]
+    bad = np.flatnonzero(hurts != 0)
+    if bad.size:
+        raise never_counts(umb, plain, f"{hurts[bad[0]]:g}", int(ends[bad[0]]), names)
+
+
+def never_counts(umb: Umb, rewards: str, got: str, state: int, names: Sequence[str] | None) -> ModelError:
+    """The refusal of a reward structure as damage that would count on the steps out of an end."""
+    return ModelError(
+        f"damage {rewards!r} counts its state rewards when a state is left, so they must be 0 where runs end; "
+        f"got {got} at state {state}{named(names, state)} of {umb.shown}. For damage on arrival, name a label or a "
+        "condition as damage, or put the reward on the steps that lead there; make it 0 there if it must not count.",
+        state=state,
+    )
 
 
 def _accumulated(umb: Umb, name: str | None, role: str) -> Floats:

@@ -159,6 +159,13 @@ class Umb:
             total += self._spread(f"annotations/rewards/{key}/{where}/values.bin", entry.kind, where)
         return total
 
+    def state_reward(self, name: str) -> Floats:
+        """What a reward structure says of each state: it counts on every step out of it, and so never at an end."""
+        key, entry = self._find("reward", name)
+        if entry is None or "states" not in entry.applies_to:
+            return np.zeros(self.sizes.states)
+        return self._numbers(f"annotations/rewards/{key}/states/values.bin", entry.kind, self.sizes.states)
+
     def reward_places(self, name: str) -> tuple[str, ...]:
         """Where a reward structure has values; nowhere if they were those of outcomes and got lost in a DRN file."""
         entry = self._find("reward", name)[1]
