@@ -159,6 +159,26 @@ def test_the_next_step_is_about_the_same_problem(here: Callable[..., Any]) -> No
     assert "Next:" not in shown  # 3^13 sequences would be too many
 
 
+def test_a_shield_that_refuses_the_start_is_exported_with_a_warning(here: Callable[..., Any]) -> None:
+    for options, why in (
+        (("--budget", "1"), "warning: the start needs 2: with a budget of 1 this shield refuses it\n"),
+        (
+            ("--budget", "1", "--horizon", "50"),
+            "warning: the start needs more than the cap 1: with a budget of 1 this shield refuses it\n",
+        ),
+        (("--budget", "2"), ""),
+        ((), ""),
+    ):
+        done = here("export", "quicksand", "q.py", *options, "--json")
+        assert (done.code, done.err) == (0, why)
+
+
+def test_export_has_one_empty_line_before_the_next_step(here: Callable[..., Any]) -> None:
+    out = here("export", "quicksand", "q.py").out
+    assert "\n\nNext:" in out
+    assert "\n\n\n" not in out
+
+
 def test_what_has_no_value_is_null(here: Callable[..., Any]) -> None:
     curve = here("solve", "quicksand", "--budget", "2", "--json").json["curve"]
     assert curve[:2] == [None, None]
