@@ -125,6 +125,14 @@ def test_infinity_is_a_word(here: Callable[..., Any]) -> None:
     assert here("solve", "paper", "--limit", "3", "--json").json["worst_damage"] == "inf"
 
 
+def test_budgets_of_states_have_names_to_join_by(here: Callable[..., Any]) -> None:
+    found = here("budget", "quicksand", "--json").json
+    needs = dict(zip(found["state_names"], found["of_state"], strict=True))
+    assert needs["r2c2"] == 2
+    asure.from_transitions([0], [0], [1], [1], [0], [0], terminal=[1]).save(Path("plain.umb"))
+    assert here("budget", "plain.umb", "--json").json["state_names"] is None
+
+
 def test_no_damage_on_average_is_solved_and_shown(here: Callable[..., Any]) -> None:
     shown = here("solve", "hazard-map", "--limit", "0").out
     assert "worst damage  0" in shown
