@@ -166,7 +166,9 @@ def test_text_with_a_cap(named):
 def test_few_levels_with_gaps_are_listed(damages, words):
     size = len(damages)
     states, end = list(range(size)), [size] * size
-    minimal = minimal_budget(from_transitions(states, [0] * size, end, [1] * size, [0] * size, damages, terminal=[size]))
+    minimal = minimal_budget(
+        from_transitions(states, [0] * size, end, [1] * size, [0] * size, damages, terminal=[size])
+    )
     assert re.search(words, repr(minimal))
 
 

@@ -299,10 +299,15 @@ def test_compare_says_that_a_model_was_learned(here: Callable[..., Any]) -> None
     assert "The model: Learned from" in " ".join(done.out.split())
 
 
-def test_compare_says_that_numbers_are_means(here: Callable[..., Any]) -> None:
-    done = here("compare", "corridor", "--budget", "2", "--steps", "300", "--seeds", "2", "-l", "unconstrained")
-    assert re.search(r"unconstrained Q-learning +[\d.]+ ± [\d.]+ ", done.out)
-    assert "Numbers are means over 2 seeds, violations included, ± 95 % confidence." in " ".join(done.out.split())
+def test_compare_says_what_its_numbers_are(here: Callable[..., Any]) -> None:
+    about = ("compare", "corridor", "--budget", "2", "--steps", "300", "-l", "unconstrained", "--seeds")
+    many = " ".join(here(*about, "5").out.split())
+    assert re.search(r"unconstrained Q-learning [\d.]+ ± [\d.]+ ", many)
+    assert "Numbers are means over 5 seeds, violations included, ± 95 % confidence." in many
+    few = " ".join(here(*about, "2").out.split())
+    assert "±" not in few
+    assert re.search(r"unconstrained Q-learning [\d.]+ … [\d.]+ ", few)
+    assert "Numbers range from the least to the most of 2 seeds." in few
 
 
 def test_learn_says_no_where_no_budget_suffices(here: Callable[..., Any], tmp_path: Path) -> None:
