@@ -228,13 +228,16 @@ def _names_in(program: str) -> str:
 
 
 def _require_file(name: str) -> None:
-    """Say that a file does not exist, with the nearest that does."""
-    if not name.lower().endswith(MODELS) or name.startswith(GYM) or os.path.exists(name):
+    """Say that a file does not exist, with the nearest that does, also where the ending is misspelt."""
+    if name.startswith(GYM) or os.path.exists(name):
         return
-    if os.path.islink(name):
+    is_model = name.lower().endswith(MODELS)
+    if is_model and os.path.islink(name):
         raise FileError(f"cannot read {name!r}: it is a link to {os.readlink(name)!r}, which is not there.", path=name)
-    folder = os.path.dirname(name)
-    like = nearest(name, complete_file(f"{folder}/" if folder else "", MODELS))
+    folder, ending = os.path.dirname(name), os.path.splitext(name)[1]
+    like = nearest(name, complete_file(f"{folder}/" if folder else "", MODELS)) if ending else None
+    if like is None and not is_model:
+        return  # it may be no file
     hint = "" if like is None else f" Did you mean {like!r}?"
     raise FileError(f"cannot read {name!r}: there is no such file.{hint}", path=name)
 
