@@ -32,10 +32,11 @@ PRISM, JANI, DRN = (".prism", ".pm", ".nm", ".sm"), (".jani",), (".drn", ".drn.g
 STORM = (*PRISM, *JANI, *DRN)  # what from_prism reads
 MODELS = (*UMB, *MAPS, *STORM)
 TENSORS = (".safetensors",)  # minimal budgets, shields, policies and what was learned
+LOGS = (".csv", ".parquet", ".pq")
 HTML = (".html", ".htm")
 NOT_TENSORS = (  # endings by which people and programs would take our arrays for something else
-    *MODELS, *HTML, ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".npy", ".npz", ".pkl", ".pickle", ".zip", ".py",
-    ".h", ".c", ".png", ".pdf", ".svg",
+    *MODELS, *LOGS, *HTML, ".tsv", ".json", ".jsonl", ".npy", ".npz", ".pkl", ".pickle", ".zip", ".py", ".h", ".c",
+    ".png", ".pdf", ".svg",
 )  # fmt: skip
 OTHERS = {  # what a file holds, where the kind alone does not tell who reads it
     "upper": "the budgets of a continuous system, which UpperBudget.load of almostsure.abstract reads",

@@ -17,14 +17,13 @@ from almostsure.cli.options import check_output, save_picture, typed, word
 from almostsure.cli.output import described, emit, facts, heading, need, next_step, say, table
 from almostsure.cli.task import Task, about_model, budget_of
 from almostsure.errors import ArgumentError, Interrupted, ModelError
-from almostsure.files import TENSORS, UMB
+from almostsure.files import LOGS, TENSORS, UMB
 from almostsure.wording import counted, number, percent
 
 if TYPE_CHECKING:
     from almostsure.learn import LearnedBudget
     from almostsure.model.mdp import MDP
 
-LOGS = (".csv", ".parquet", ".pq")
 LEARNERS = ("shielded", "unconstrained", "lagrangian", "saute", "one-step")  # named here too: --help loads no learner
 
 
