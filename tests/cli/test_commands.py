@@ -354,6 +354,13 @@ def test_prism_models(here: Callable[..., Any], tmp_path: Path) -> None:
     untold = here("budget", "walk.prism")
     assert untold.code == 3
     assert "--damage NAME" in untold.err
+    offered = here("models", "walk.prism", "--constants", "N=3")
+    assert offered.code == 0
+    assert "labels 'wet'; rewards 'gain'; actions 'go', 'stop'; variables 'x'" in " ".join(offered.out.split())
+    assert "variables 'x'" in here("models", "walk.prism", "--constants", "N=3", "--json").json["offered"]
+    unready = here("models", "walk.prism")
+    assert unready.code == 3
+    assert "It has labels 'wet'; rewards 'gain'. constants must have a value; N has none." in unready.err
     missing = here("budget", "walk.prism", "--damage", "wet")
     assert "--constants 'N=…'" in missing.err
     done = here("convert", "walk.prism", "walk.umb", *options)
