@@ -131,6 +131,20 @@ def test_a_changed_array_or_string_is_refused(tmp_path: Path) -> None:
         load_tensors(path, kind="budget", model="m")
 
 
+@pytest.mark.parametrize("name", ["p.csv", "P.CSV", "p.umb", "p.drn.gz", "p.json", "p.html", "p.npz"])
+def test_arrays_are_not_written_under_the_ending_of_another_kind(name: str, tmp_path: Path) -> None:
+    minimal = asure.minimal_budget("paper")
+    with pytest.raises(ArgumentError, match=r"^the name of a budget file must end in \.safetensors; got '.*'\.$"):
+        minimal.save(tmp_path / name)
+    with pytest.raises(ArgumentError, match=r"^the name of a shield file must end in \.safetensors"):
+        asure.Shield(minimal).save(tmp_path / name)
+    policy = asure.solve_policy("paper", asure.AlmostSure(2)).policy
+    with pytest.raises(ArgumentError, match=r"^the name of a policy file must end in \.safetensors"):
+        policy.save(tmp_path / name)
+    assert not any(tmp_path.iterdir())
+    policy.save(tmp_path / "robot.v2")  # what says nothing is left to whoever names it
+
+
 def test_kinds_versions_and_models_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "file"
     save_tensors(path, kind="budget", model="m", arrays={"a": np.zeros(1)}, strings={})

@@ -32,7 +32,12 @@ PRISM, JANI, DRN = (".prism", ".pm", ".nm", ".sm"), (".jani",), (".drn", ".drn.g
 STORM = (*PRISM, *JANI, *DRN)  # what from_prism reads
 MODELS = (*UMB, *MAPS, *STORM)
 TENSORS = (".safetensors",)  # minimal budgets, shields, policies and what was learned
+LOGS = (".csv", ".parquet", ".pq")
 HTML = (".html", ".htm")
+NOT_TENSORS = (  # endings by which people and programs would take our arrays for something else
+    *MODELS, *LOGS, *HTML, ".tsv", ".json", ".jsonl", ".npy", ".npz", ".pkl", ".pickle", ".zip", ".py", ".h", ".c",
+    ".png", ".pdf", ".svg",
+)  # fmt: skip
 OTHERS = {  # what a file holds, where the kind alone does not tell who reads it
     "upper": "the budgets of a continuous system, which UpperBudget.load of almostsure.abstract reads",
     "cell policy": "the policy of a continuous system, which CellPolicy.load of almostsure.abstract reads",
@@ -146,6 +151,8 @@ def save_tensors(
     """Write ``arrays`` and ``strings`` as a file of the given kind ("budget", "shield", "policy")."""
     from safetensors.numpy import save
 
+    if file_name(path).lower().endswith(NOT_TENSORS):
+        raise ArgumentError(f"the name of a {kind} file must end in {TENSORS[0]}; got {os.fspath(path)!r}.")
     header = {"format": f"almostsure {kind}", "version": VERSION, "model": model, **strings}
     tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     content = save(tensors, {**header, CHECKSUM: checksum(tensors, header)})

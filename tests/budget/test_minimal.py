@@ -155,13 +155,30 @@ def test_text_with_a_cap(named):
     assert "2 need more than 1" in text
 
 
+@pytest.mark.parametrize(
+    ("damages", "words"),
+    [
+        ([1, 3], "states need 0, 1 or 3;"),
+        ([1, 2, 3], r"states need 0 … 3 \(4 levels\);"),
+        ([1, 2, 3, 5], r"states need 0 … 5 \(5 levels\);"),
+    ],
+)
+def test_few_levels_with_gaps_are_listed(damages, words):
+    size = len(damages)
+    states, end = list(range(size)), [size] * size
+    minimal = minimal_budget(
+        from_transitions(states, [0] * size, end, [1] * size, [0] * size, damages, terminal=[size])
+    )
+    assert re.search(words, repr(minimal))
+
+
 def test_the_whole_text():
     """One state that needs 5, three that need nothing, and two pits."""
     mdp = from_transitions([0, 4, 5], [0] * 3, [1, 4, 5], [1] * 3, [0] * 3, [5, 1, 1], terminal=[1, 2, 3])
     minimal = minimal_budget(mdp)
     assert repr(minimal) == (
         "<MinimalBudget: the start needs a budget of 5 (6 states)\n"
-        "  states need 0 … 5 (2 levels); 2 need ∞\n"
+        "  states need 0 or 5; 2 need ∞\n"
         "  solved by the plain engine; certificate verified>"
     )
     capped = minimal_budget(mdp, cap=4, check="never")
@@ -173,7 +190,7 @@ def test_the_whole_text():
     upper = check_upper(mdp, [6, 0, 0, 0, INFINITE, INFINITE])
     assert repr(upper) == (
         "<MinimalBudget, an upper bound: the start needs a budget of at most 6 (6 states)\n"
-        "  states need 0 … 6 (2 levels); 2 need ∞\n"
+        "  states need 0 or 6; 2 need ∞\n"
         "  given; verified: never too small>"
     )
     with pytest.raises(

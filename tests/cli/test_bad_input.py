@@ -195,6 +195,7 @@ def test_unreadable_files(here: Here, tmp_path: Path) -> None:
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "folder.umb").mkdir()
     (tmp_path / "notes.odt").write_text("")
+    (tmp_path / "log.csv").write_text("state,action\n")
     (tmp_path / "link.umb").symlink_to("gone.umb")
     for name, message in (
         ("absent.umb", "there is no such file"),
@@ -203,6 +204,7 @@ def test_unreadable_files(here: Here, tmp_path: Path) -> None:
         ("binary.txt", "must be UTF-8 text"),
         ("folder.umb", "folder.umb"),
         ("notes.odt", "ends in one of .umb"),
+        ("log.csv", "A log is for almostsure learn; a table of transitions is read in Python, with from_transitions"),
         ("link.umb", "it is a link to 'gone.umb', which is not there"),
     ):
         done = here("budget", name)
@@ -217,6 +219,10 @@ def test_a_misspelt_file_suggests_the_nearest(here: Here, tmp_path: Path) -> Non
     assert "Did you mean 'models/harbour.umb'?" in here("budget", "models/harbor.umb").err
     assert "Did you mean 'harbour.txt'?" in here("budget", "harbor.txt").err
     assert "Did you mean" not in here("budget", "nothing/like/it.umb").err
+    (tmp_path / "plant.prism").touch()
+    assert "no such file. Did you mean 'plant.prism'?" in here("budget", "plant.prsm").err
+    assert "unknown model 'nothing.xyz'. Name an example" in here("budget", "nothing.xyz").err
+    assert "unknown model 'plant'" in here("budget", "plant").err
 
 
 def test_unwritable_outputs_are_refused_before_the_work(here: Here, tmp_path: Path) -> None:

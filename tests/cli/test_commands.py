@@ -125,6 +125,14 @@ def test_infinity_is_a_word(here: Callable[..., Any]) -> None:
     assert here("solve", "paper", "--limit", "3", "--json").json["worst_damage"] == "inf"
 
 
+def test_budgets_of_states_have_names_to_join_by(here: Callable[..., Any]) -> None:
+    found = here("budget", "quicksand", "--json").json
+    needs = dict(zip(found["state_names"], found["of_state"], strict=True))
+    assert needs["r2c2"] == 2
+    asure.from_transitions([0], [0], [1], [1], [0], [0], terminal=[1]).save(Path("plain.umb"))
+    assert here("budget", "plain.umb", "--json").json["state_names"] is None
+
+
 def test_no_damage_on_average_is_solved_and_shown(here: Callable[..., Any]) -> None:
     shown = here("solve", "hazard-map", "--limit", "0").out
     assert "worst damage  0" in shown
@@ -157,6 +165,26 @@ def test_the_next_step_is_about_the_same_problem(here: Callable[..., Any]) -> No
     assert "almostsure abstract MountainCar-v0 --cells 20,20 --cap 3 --pattern 3\n" in shown
     shown = here("abstract", "MountainCar-v0", "--cells", "20,20", "--cap", "3").out
     assert "Next:" not in shown  # 3^13 sequences would be too many
+
+
+def test_a_shield_that_refuses_the_start_is_exported_with_a_warning(here: Callable[..., Any]) -> None:
+    for options, why in (
+        (("--budget", "1"), "warning: the start needs 2: with a budget of 1 this shield refuses it\n"),
+        (
+            ("--budget", "1", "--horizon", "50"),
+            "warning: the start needs more than the cap 1: with a budget of 1 this shield refuses it\n",
+        ),
+        (("--budget", "2"), ""),
+        ((), ""),
+    ):
+        done = here("export", "quicksand", "q.py", *options, "--json")
+        assert (done.code, done.err) == (0, why)
+
+
+def test_export_has_one_empty_line_before_the_next_step(here: Callable[..., Any]) -> None:
+    out = here("export", "quicksand", "q.py").out
+    assert "\n\nNext:" in out
+    assert "\n\n\n" not in out
 
 
 def test_what_has_no_value_is_null(here: Callable[..., Any]) -> None:
@@ -271,10 +299,15 @@ def test_compare_says_that_a_model_was_learned(here: Callable[..., Any]) -> None
     assert "The model: Learned from" in " ".join(done.out.split())
 
 
-def test_compare_says_that_numbers_are_means(here: Callable[..., Any]) -> None:
-    done = here("compare", "corridor", "--budget", "2", "--steps", "300", "--seeds", "2", "-l", "unconstrained")
-    assert re.search(r"unconstrained Q-learning +[\d.]+ ± [\d.]+ ", done.out)
-    assert "Numbers are means over 2 seeds, violations included, ± 95 % confidence." in " ".join(done.out.split())
+def test_compare_says_what_its_numbers_are(here: Callable[..., Any]) -> None:
+    about = ("compare", "corridor", "--budget", "2", "--steps", "300", "-l", "unconstrained", "--seeds")
+    many = " ".join(here(*about, "5").out.split())
+    assert re.search(r"unconstrained Q-learning [\d.]+ ± [\d.]+ ", many)
+    assert "Numbers are means over 5 seeds, violations included, ± 95 % confidence." in many
+    few = " ".join(here(*about, "2").out.split())
+    assert "±" not in few
+    assert re.search(r"unconstrained Q-learning [\d.]+ … [\d.]+ ", few)
+    assert "Numbers range from the least to the most of 2 seeds." in few
 
 
 def test_learn_says_no_where_no_budget_suffices(here: Callable[..., Any], tmp_path: Path) -> None:
@@ -330,6 +363,13 @@ def test_prism_models(here: Callable[..., Any], tmp_path: Path) -> None:
     untold = here("budget", "walk.prism")
     assert untold.code == 3
     assert "--damage NAME" in untold.err
+    offered = here("models", "walk.prism", "--constants", "N=3")
+    assert offered.code == 0
+    assert "labels 'wet'; rewards 'gain'; actions 'go', 'stop'; variables 'x'" in " ".join(offered.out.split())
+    assert "variables 'x'" in here("models", "walk.prism", "--constants", "N=3", "--json").json["offered"]
+    unready = here("models", "walk.prism")
+    assert unready.code == 3
+    assert "It has labels 'wet'; rewards 'gain'. constants must have a value; N has none." in unready.err
     missing = here("budget", "walk.prism", "--damage", "wet")
     assert "--constants 'N=…'" in missing.err
     done = here("convert", "walk.prism", "walk.umb", *options)

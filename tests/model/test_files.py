@@ -34,7 +34,9 @@ def test_maps_are_sent_to_from_map(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["thing.safetensors", "thing.umb"])
 @pytest.mark.parametrize("kind", ["budget", "shield", "policy"])
 def test_files_about_a_model_are_sent_to_their_readers(tmp_path: Path, kind: str, name: str) -> None:
-    save_tensors(tmp_path / name, kind=kind, model=example().fingerprint, arrays={"x": np.zeros(2)}, strings={})
+    saved = tmp_path / "saved"
+    save_tensors(saved, kind=kind, model=example().fingerprint, arrays={"x": np.zeros(2)}, strings={})
+    saved.rename(tmp_path / name)
     reader = {"budget": "MinimalBudget", "shield": "Shield", "policy": "Policy"}[kind]
     message = rf"{name} holds a {kind}, not a model. Read it with {reader}.load\(path, mdp\)"
     with pytest.raises(FileError, match=message):

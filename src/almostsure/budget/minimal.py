@@ -26,6 +26,7 @@ INFINITE = 2**31 - 1
 """No finite budget suffices; or, in a budget that was solved with a cap, none up to the cap."""
 NO_CAP = INFINITE - 1
 UNKNOWN = "unknown engine"
+FEW = 4  # levels that are listed
 STORED = ("of_state", "of_choice", "rank")  # in files
 
 
@@ -191,10 +192,7 @@ class MinimalBudget(Needs):
         """What the start needs, what the states need, and how that is known."""
         counts = self.histogram()
         stuck = counts.pop(INFINITE, 0)
-        if len(counts) > 1:
-            levels = f"{min(counts)} … {max(counts)} ({len(counts)} levels)"
-        else:
-            levels = str(*counts) if counts else "nowhere a finite budget"
+        levels = _levels_in_words(list(counts)) if counts else "nowhere a finite budget"
         above = "∞" if self.cap is None else f"more than {self.cap}"
         if stuck and self.mdp.unknown is not None:
             infinite = f"for {stuck:,} it is unknown"
@@ -241,6 +239,16 @@ class MinimalBudget(Needs):
         axes.set_ylabel("states")
         tidy(axes)
         return axes
+
+
+def _levels_in_words(levels: list[int]) -> str:
+    """Different budgets, ascending: all of them where some are left out between a few."""
+    first, last = levels[0], levels[-1]
+    if len(levels) == 1:
+        return str(first)
+    if len(levels) > FEW or last - first < len(levels):
+        return f"{first} … {last} ({len(levels)} levels)"
+    return f"{', '.join(map(str, levels[:-1]))} or {last}"
 
 
 def write_minimal(minimal: MinimalBudget, path: str | PathLike[str], *, kind: str) -> None:

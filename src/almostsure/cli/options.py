@@ -95,8 +95,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 Budget = Annotated[
     int | None,
     named_budget(
-        "The budget: no episode takes more damage than this. By default the first, among the least safe one "
-        "and the next ten, after which more hardly pays."
+        "The budget: no episode takes more damage than this. By default, of the least safe one and the next ten, "
+        "the first after which more hardly pays, as suggest judges it."
     ),
 ]
 Limit = Annotated[

@@ -117,7 +117,8 @@ def facts(rows: Sequence[tuple[str, object]]) -> None:
     for name, value in rows:
         if value is not None:
             grid.add_row(Text(clean(name)), value if isinstance(value, Text) else Text(clean_lines(value)))
-    _print(grid)
+    if grid.rows:
+        _print(grid)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:

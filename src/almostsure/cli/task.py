@@ -134,23 +134,33 @@ class Task:
         _require_file(self.name)
         if self.module and os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())  # behind all others: no file here is taken for an installed module
-        if self.name.lower().endswith(STORM) and self.damage is None:
-            raise ModelError(f"{self.name} does not say what damage is: --damage NAME.{self._names()}")
+        if self.is_untold:
+            raise ModelError(f"{self.name} does not say what damage is: --damage NAME. {self._names()}")
 
-    def _names(self) -> str:
-        """What a file of Storm's has that damage can be, if Storm is here to say so."""
+    @property
+    def is_untold(self) -> bool:
+        """Whether the model is a file that has to be told what damage is, and was not."""
+        return self.name.lower().endswith(STORM) and self.damage is None
+
+    def offered(self) -> str:
+        """What such a file has that damage can be, as Storm reads it."""
         from almostsure.model.storm.read import from_prism
 
-        why = ""
         try:
             from_prism(self.name, damage=NOBODY, constants=self.constants)
         except UnknownName as error:
-            if error.name == NOBODY:
-                return f" {str(error).removeprefix(f'unknown damage {NOBODY!r}.').strip()}"
-            why = str(error)
+            if error.name != NOBODY:
+                raise
+            return str(error).removeprefix(f"unknown damage {NOBODY!r}.").strip()
+        return ""
+
+    def _names(self) -> str:
+        """The same, also where Storm cannot say so."""
+        try:
+            return self.offered()
         except AlmostSureError as error:  # a constant without a value, or no Storm
             why = str(error).split("\n", 1)[0]
-        return f" {_names_in(self.name)} {why.removeprefix(f'{self.name}: ')}"
+        return f"{_names_in(self.name)} {why.removeprefix(f'{self.name}: ')}"
 
     @property
     def arguments(self) -> str:
@@ -228,13 +238,16 @@ def _names_in(program: str) -> str:
 
 
 def _require_file(name: str) -> None:
-    """Say that a file does not exist, with the nearest that does."""
-    if not name.lower().endswith(MODELS) or name.startswith(GYM) or os.path.exists(name):
+    """Say that a file does not exist, with the nearest that does, also where the ending is misspelt."""
+    if name.startswith(GYM) or os.path.exists(name):
         return
-    if os.path.islink(name):
+    is_model = name.lower().endswith(MODELS)
+    if is_model and os.path.islink(name):
         raise FileError(f"cannot read {name!r}: it is a link to {os.readlink(name)!r}, which is not there.", path=name)
-    folder = os.path.dirname(name)
-    like = nearest(name, complete_file(f"{folder}/" if folder else "", MODELS))
+    folder, ending = os.path.dirname(name), os.path.splitext(name)[1]
+    like = nearest(name, complete_file(f"{folder}/" if folder else "", MODELS)) if ending else None
+    if like is None and not is_model:
+        return  # it may be no file
     hint = "" if like is None else f" Did you mean {like!r}?"
     raise FileError(f"cannot read {name!r}: there is no such file.{hint}", path=name)
 

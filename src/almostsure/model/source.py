@@ -16,7 +16,7 @@ from typing import Any
 
 from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError, Blame, ModelError, UnknownName
-from almostsure.files import MAPS, MODELS, STORM, TENSORS, UMB
+from almostsure.files import LOGS, MAPS, MODELS, STORM, TENSORS, UMB
 from almostsure.model.build.environment import GYM, make_environment, names_environment
 from almostsure.model.mdp import MDP
 
@@ -161,7 +161,13 @@ def _example(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP
         _refuse(given, f"the example {name!r} has its own damage and reward")
         return _made(name, constants, lambda: example(name, **constants))
     if os.path.exists(name):
-        raise UnknownName("kind of file", name, (), f"The name of a model file ends in one of {', '.join(MODELS)}.")
+        remedy = f"The name of a model file ends in one of {', '.join(MODELS)}."
+        if name.lower().endswith(LOGS):
+            remedy += (
+                " A log is for almostsure learn; a table of transitions is read in Python, with from_transitions or "
+                "from_table."
+            )
+        raise UnknownName("kind of file", name, (), remedy)
     if names_environment(name):
         raise UnknownName("model", name, [GYM + name])
     listed = ", ".join(example_names())

@@ -2,6 +2,7 @@
 
 import csv
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -152,6 +153,21 @@ def test_bands_show_what_was_seen_of_few_seeds_and_nothing_impossible_of_many():
     assert _curve(steps, values, 1.0).upper[0] == 1
     assert _curve(steps, values, math.inf).lower[0] == mean[0] - margin[0]
     assert np.isnan(_curve(steps, values[:1], 3.0).upper).all()
+
+
+def test_tables_show_what_was_seen_of_few_seeds_and_intervals_of_many(corridor):
+    result = compare(corridor, 2, "shielded", steps=50, seeds=1)
+
+    def table(*overspends):
+        runs = [replace(result.runs[0], row=result.rows[0] | {"deployed_overspend": one}) for one in overspends]
+        return replace(result, runs=tuple(runs))
+
+    assert "  0 … 0.49  " in repr(table(0.0, 0.49))
+    assert "0 … 0.49" in table(0.0, 0.49)._repr_html_()
+    assert "±" not in repr(table(0.0, 0.49, 0.2, 0.1))
+    assert "  0.49  " in repr(table(0.49, 0.49))
+    assert "  0.158 ± 0.252  " in repr(table(0.0, 0.49, 0.2, 0.1, 0.0))
+    assert "  0.49  " in repr(table(0.49))
 
 
 def test_a_mark_says_when_a_learner_overspent(corridor):

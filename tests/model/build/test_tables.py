@@ -71,6 +71,9 @@ def test_a_table_in_gymnasiums_form_ends_episodes():
 
 BAD_TABLES = [
     ({"a": {"x": (1, "b")}}, r"unknown state 'b'\. Every next state must be in the table or in terminal="),
+    ({"a0": {"x": [(0.5, "a1"), (0.3, "a2"), (0.2, "a1")], "y": (1, "a0")}},
+     r"^unknown state 'a1'\. 2 next states have no rows\. Every next state must be in the table or in terminal="),
+    ({"a": {"x": (1, ["b"])}}, r"unknown state \['b'\]\. Every next state must be"),
     ({"start": {"x": (1, "strat")}}, r"unknown state 'strat'\. Did you mean 'start'\?"),
     ({"a": {"x": [(1, "a", 0, True)]}}, r"must be its damage; got True at state 'a', action 'x'\. For Gymnasium's"),
     ({"a": {"x": [(1, "a", 0, 0, 0)]}},
@@ -99,7 +102,7 @@ def test_bad_tables_are_refused(table, message):
 def test_unknown_actions_and_starts_of_a_table():
     with pytest.raises(UnknownName, match=r"unknown action 'rigth'\. Did you mean 'right'\?"):
         from_table({"a": {"rigth": (1, "a")}}, action_names=["left", "right"])
-    with pytest.raises(UnknownName, match=r"unknown state 'b'"):
+    with pytest.raises(UnknownName, match=r"^unknown initial state 'b'\.$"):
         from_table({"a": {"x": (1, "a")}}, initial="b")
 
 

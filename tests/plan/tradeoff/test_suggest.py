@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from almostsure import AlmostSure, example, from_transitions, minimal_budget, solve_policy
 from almostsure.errors import AlmostSureError, ArgumentError, Infeasible
 from almostsure.plan.tradeoff.curve import assured_curve
-from almostsure.plan.tradeoff.suggest import default_budget, suggest_budget
+from almostsure.plan.tradeoff.suggest import Suggestion, default_budget, suggest_budget
+from almostsure.plan.tradeoff.suggest_text import shares
 from almostsure.testing import mdps
 
 
@@ -188,3 +189,11 @@ def test_the_budget_where_none_was_asked_for(curve, least, budget):
 def test_the_budget_where_none_was_asked_for_is_what_is_suggested(name):
     found = suggest_budget(name)
     assert default_budget(assured_curve(example(name), found.least + 10), found.least) == found.budget
+
+
+def test_a_bar_does_not_depend_on_which_budgets_are_shown():
+    curve = np.array([-INF, 2.0, 3.0, 5.0])
+    found = Suggestion(mdp=example("paper"), least=0, curve=curve, limit=6.0, pays_until=None, tolerance=0.01)
+    assert shares(found, [0, 1, 2, 3]) == [None, 0.5, 0.625, 0.875]
+    assert shares(found, [2, 3]) == [0.625, 0.875]
+    assert shares(found, [1]) == [0.5]

@@ -83,9 +83,12 @@ def explain(
 def _budget_results(found: MinimalBudget | HorizonBudget) -> dict[str, Any]:
     if not isinstance(found, MinimalBudget):
         return {"horizon": found.horizon, "settled": found.settled}
+    names = found.mdp.state_names
+    listed = found.mdp.num_states <= MOST
     return {
         "histogram": [{"minimal_budget": need(value), "states": count} for value, count in found.histogram().items()],
-        "of_state": [need(value) for value in found.of_state.tolist()] if found.mdp.num_states <= MOST else None,
+        "of_state": [need(value) for value in found.of_state.tolist()] if listed else None,
+        "state_names": list(names) if listed and names is not None else None,
         "certificate": "verified",
         "engine": found.engine,
     }

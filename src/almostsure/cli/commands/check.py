@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 import almostsure.errors as known_errors
+from almostsure.budget.minimal import INFINITE, Needs
 from almostsure.budget.solve import minimal_budget
 from almostsure.cli import checker
 from almostsure.cli import options as opt
 from almostsure.cli.exits import NEGATIVE
 from almostsure.cli.options import check_output, complete_result, typed, word
-from almostsure.cli.output import emit, facts, heading, next_step, say
+from almostsure.cli.output import clean, console, emit, facts, heading, next_step, say
 from almostsure.cli.task import Task, about_model, exporting, with_risk
 from almostsure.errors import AlmostSureError, ArgumentError, NotEnoughMemory
 from almostsure.files import UMB
@@ -102,6 +104,8 @@ def export(
         files = [output]
     else:
         files = list(shield.export_numpy(output, *more))
+    if risk is None:  # where a risk is too small, there is no shield
+        _warn_of_refusal(shield.minimal, budget)
     if task.json:
         task.emit(budget=budget, output=files)
         return
@@ -125,6 +129,16 @@ def _shield(task: Task, budget: int | None, risk: float | None, horizon: int | N
     if horizon is not None:
         return HorizonShield(minimal_budget(task.mdp, horizon=horizon, cap=budget)), ()
     return Shield(minimal_budget(task.mdp)), (budget,)
+
+
+def _warn_of_refusal(minimal: Needs, budget: int | None) -> None:
+    """Say on standard error that the shield refuses the start, if it does."""
+    least = minimal.smallest_budget()
+    if least < INFINITE and (budget is None or least <= budget):
+        return
+    of = "" if budget is None else f"with a budget of {budget} "
+    warning = clean(f"warning: the start {minimal.need_in_words(least)}: {of}this shield refuses it")
+    console(stderr=True).print(Text(warning), soft_wrap=True)
 
 
 def run_checker(task: Task, result: Path) -> dict[str, Any]:

@@ -17,14 +17,13 @@ from almostsure.cli.options import check_output, save_picture, typed, word
 from almostsure.cli.output import described, emit, facts, heading, need, next_step, say, table
 from almostsure.cli.task import Task, about_model, budget_of
 from almostsure.errors import ArgumentError, Interrupted, ModelError
-from almostsure.files import TENSORS, UMB
+from almostsure.files import LOGS, TENSORS, UMB
 from almostsure.wording import counted, number, percent
 
 if TYPE_CHECKING:
     from almostsure.learn import LearnedBudget
     from almostsure.model.mdp import MDP
 
-LOGS = (".csv", ".parquet", ".pq")
 LEARNERS = ("shielded", "unconstrained", "lagrangian", "saute", "one-step")  # named here too: --help loads no learner
 
 
@@ -212,22 +211,26 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
 
 
 def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
-    from almostsure.learn.comparison.result import CUT
+    from almostsure.learn.comparison.result import CUT, FEW
 
     heading(f"{task.name}, with a budget of {result.budget}")
     head = ("learner", "violations", "rate", "return", "P(overspend)", "damage", "")
     summary = result.summary()
+    shown = result.over_seeds
     rows = [
         (
-            row["learner"], _mean(row, "training_violations"), _share(row["training_violation_rate"]),
-            _mean(row, "deployed_return"), _share(row["deployed_overspend"]), _mean(row, "deployed_mean_damage"),
+            name, shown(name, "training_violations"), shown(name, "training_violation_rate", _share),
+            shown(name, "deployed_return"), shown(name, "deployed_overspend", _share),
+            shown(name, "deployed_mean_damage"),
             "✕" if row["training_violations"] or row["deployed_overspend"] else "✓",
         )
-        for row in summary
+        for name, row in zip(result.learners, summary, strict=True)
     ]  # fmt: skip
     table(head, rows, right=range(1, len(head) - 1))
     seeds = summary[0]["seeds"]
-    means = f" Numbers are means over {seeds} seeds, violations included, ± 95 % confidence." if seeds > 1 else ""
+    means = f" Numbers are means over {seeds} seeds, violations included, ± 95 % confidence."
+    if seeds < FEW:
+        means = f" Numbers range from the least to the most of {seeds} seeds." if seeds > 1 else ""
     say(
         "\n✓ never overspent, ✕ did; returns of learners that overspend are not comparable. Violations and their rate "
         f"are those of training; the other columns are computed from the model for the policy that was learned.{means}"
@@ -242,14 +245,8 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     next_step(f"almostsure solve {task.arguments} --budget {result.budget}", note="the optimum itself")
 
 
-def _mean(row: dict[str, Any], key: str) -> str:
-    from almostsure.learn.comparison.result import with_margin
-
-    return with_margin(row[key], row[f"{key}_margin"])
-
-
 def _share(mean: float) -> str:
-    """A mean probability to one decimal; it reads 0 or 100 % only where it is."""
+    """A probability to one decimal; it reads 0 or 100 % only where it is."""
     if 0 < mean < 0.001:
         return "< 0.1 %"
     return "> 99.9 %" if 0.999 < mean < 1 else percent(mean)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 from almostsure.budget.certificate import show
 from almostsure.cli import options as opt
 from almostsure.cli.maps import draw_maps, terrain
-from almostsure.cli.output import MOST, described, emit, facts, heading, next_step, table
+from almostsure.cli.output import MOST, described, emit, facts, heading, next_step, say, table
 from almostsure.cli.task import Task, about_model
+from almostsure.errors import AlmostSureError
 from almostsure.model.build.damage import RULES
 from almostsure.model.build.examples import example, examples
 from almostsure.model.show.describe import facts as model_facts
@@ -15,7 +18,9 @@ from almostsure.model.show.describe import facts as model_facts
 @about_model(opt.AnyModelName)
 def models(task: Task) -> None:
     """List the examples and the other ways to name a model, or describe one model."""
-    if task.name:
+    if task.is_untold and os.path.exists(task.name):
+        _offer(task)
+    elif task.name:
         _describe(task)
     elif task.json:
         listed = [described(name, example(name)) | {"description": one.description} for name, one in examples.items()]
@@ -43,6 +48,20 @@ def _list() -> None:
         ]
     )
     next_step("almostsure models quicksand", "almostsure budget quicksand")
+
+
+def _offer(task: Task) -> None:
+    """What damage can be in a file that has to be told."""
+    try:
+        offered = task.offered()
+    except AlmostSureError:
+        task.require()  # which says it, with what the text of the file has
+        raise
+    if task.json:
+        emit("models", None, offered=offered)
+        return
+    say(offered)
+    next_step(f"almostsure budget {task.arguments} --damage NAME", note="one of these names, as what hurts")
 
 
 def _describe(task: Task) -> None:

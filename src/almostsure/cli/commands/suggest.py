@@ -85,7 +85,7 @@ def _show_suggestion(task: Task, found: Suggestion) -> None:
     budgets = np.unique(np.linspace(found.least, found.most, min(there, ROWS)).round().astype(int))
     title, shown = budget_column(task.mdp)
     values = found.curve[budgets]
-    steps = zip(budgets.tolist(), values.tolist(), shares(found, values), strict=True)
+    steps = zip(budgets.tolist(), values.tolist(), shares(found, budgets.tolist()), strict=True)
     rows = [(shown(budget), number(value), bar(share or 0.0)) for budget, value, share in steps]
     table((title, "return", ""), rows, right=(0, 1))
     _left_out(len(rows), there)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 POINTS = 25  # of a learning curve
 SURELY = 1 - 1e-9  # a probability, up to rounding
-FEW = 5  # seeds below which a band is what was seen, since an interval would mostly show how little is known
+FEW = 5  # seeds below which ranges are shown, since an interval would mostly show how little is known
 MEASURES = ("return", "damage", "violations")
 SHOWN = (
     ("learner", "learner"),
@@ -164,7 +164,19 @@ class Comparison:
         return card("Comparison", (), table([*(title for _, title in SHOWN), ""], rows, "; ".join(self._notes())))
 
     def _cells(self, row: Mapping[str, Any]) -> list[str]:
-        return [str(row["learner"]), *(with_margin(row[key], row[f"{key}_margin"]) for key, _ in SHOWN[1:])]
+        return [str(row["learner"]), *(self.over_seeds(row["learner"], key) for key, _ in SHOWN[1:])]
+
+    def over_seeds(self, learner: str, key: str, show: Callable[[float], str] | None = None) -> str:
+        """An entry of a learner's rows, as tables show it: of few seeds the range, of more the mean ± its margin.
+
+        ``show`` writes a number in another way than to three digits, and a mean without its margin.
+        """
+        values = np.array([[run.row[key]] for run in self._runs(learner)], np.float64)
+        if 1 < values.size < FEW:
+            least, most = ((show or _number)(float(value)) for value in (values.min(), values.max()))
+            return least if least == most else f"{least} … {most}"
+        mean, margin = (float(number[0]) for number in mean_and_margin(values))
+        return _with_margin(mean, margin) if show is None else show(mean)
 
     def _notes(self) -> list[str]:
         if not self.runs:
@@ -235,7 +247,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)])
 
 
-def with_margin(mean: float, margin: float) -> str:
+def _with_margin(mean: float, margin: float) -> str:
     """A mean over seeds to three digits, and the half width of its confidence interval where there is one."""
     if not math.isfinite(margin) or margin <= 1e-9 * max(1.0, abs(mean)) or not math.isfinite(mean):
         return _number(mean)

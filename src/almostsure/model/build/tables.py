@@ -166,10 +166,12 @@ class _Labels:
             return False  # True is 1 to Python, and no number of a state to anybody else
         return isinstance(label, Hashable) and label in self._index
 
-    def index(self, label: Any) -> int:
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._index)
+
+    def index(self, label: Any, what: str = "") -> int:
         if label not in self:
-            remedy = "Every next state must be in the table or in terminal=." if self.what == "state" else ""
-            raise UnknownName(self.what, label, self._index, remedy)
+            raise UnknownName(what or self.what, label, self._index)
         return self._index[label]
 
 
@@ -197,7 +199,19 @@ def _rows(entries: Mapping[Any, Any], states: _Labels, actions: _Labels, damage:
         for action in _actions(row):
             number = int(action) if actions.plain else actions.index(action)
             for outcome in _outcomes(row[action]):
-                yield _row(outcome, state, action, states, number, damage)
+                yield _row(outcome, state, action, states, number, damage, entries)
+
+
+def _without_rows(label: Any, entries: Mapping[Any, Any], states: _Labels) -> UnknownName:
+    """The error that a next state is not in the table: alone it may be a typing error, with others it is an end."""
+    outcomes = (one for row in entries.values() for action in _actions(row) for one in _outcomes(row[action]))
+    named = (one[1] for one in outcomes if isinstance(one, (tuple, list)) and len(one) > 1)
+    missing = {state for state in named if isinstance(state, Hashable) and state not in states}
+    remedy = "Every next state must be in the table or in terminal=."
+    if len(missing) < 2:
+        return UnknownName("state", label, states, remedy)
+    remedy = f"{len(missing):,} next states have no rows. {remedy[:-1]}, which takes those where nothing happens."
+    return UnknownName("state", label, (), remedy)
 
 
 def _outcomes(outcomes: Any) -> Any:
@@ -206,7 +220,15 @@ def _outcomes(outcomes: Any) -> Any:
     return [outcomes] if single or not isinstance(outcomes, (list, tuple)) else outcomes
 
 
-def _row(outcome: Any, state: Any, action: Any, states: _Labels, number: int, damage: Damage | None) -> _Row:
+def _row(
+    outcome: Any,
+    state: Any,
+    action: Any,
+    states: _Labels,
+    number: int,
+    damage: Damage | None,
+    entries: Mapping[Any, Any],
+) -> _Row:
     place = f"state {state!r}, action {action!r}"
     try:
         given: tuple[Any, ...] = tuple(outcome)
@@ -226,6 +248,8 @@ def _row(outcome: Any, state: Any, action: Any, states: _Labels, number: int, da
             f"the last entry of an outcome must be its damage; got {last} at {place}. For Gymnasium's (probability, "
             "next_state, reward, terminated) pass damage=, a function that returns the damage."
         )
+    if successor not in states:
+        raise _without_rows(successor, entries, states)
     before, after, harm = states.index(state), states.index(successor), as_damage(hurt)
     if harm is None:
         raise ModelError(f"damages must be integers 0 … 255; got {hurt!r} at {place}. Scale or round them first.")
@@ -235,9 +259,9 @@ def _row(outcome: Any, state: Any, action: Any, states: _Labels, number: int, da
 def _translate(initial: Any, states: _Labels) -> Any:
     """The initial distribution over the states that the table and ``terminal`` name, whatever is added to them."""
     if isinstance(initial, Mapping):
-        return {states.index(state): weight for state, weight in initial.items()}
+        return {states.index(state, "initial state"): weight for state, weight in initial.items()}
     if isinstance(initial, Hashable):
-        return states.index(initial)
+        return states.index(initial, "initial state")
     where, weights = initial_distribution(initial, len(states), None)
     return dict(zip(where.tolist(), weights.tolist(), strict=True))
 

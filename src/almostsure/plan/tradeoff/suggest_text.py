@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,7 @@ def _table(suggestion: Suggestion, budgets: list[int]) -> list[str]:
     cells = [("budget", "best return", "gain")]
     cells += [(str(k), _number(v), gain) for k, v, gain in zip(budgets, values, gains, strict=True)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    bars = ["", *("" if share is None else _bar(share) for share in shares(suggestion, values))]
+    bars = ["", *("" if share is None else _bar(share) for share in shares(suggestion, budgets))]
     return [
         f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{max(widths[2], 6)}}  {bar}".rstrip()
         for row, bar in zip(cells, bars, strict=True)
@@ -100,17 +101,19 @@ def _some(budgets: list[int], suggested: int) -> list[int]:
     return sorted(kept | {budgets[int(at)] for at in np.linspace(0, len(budgets) - 1, ROWS - len(kept))})
 
 
-def shares(suggestion: Suggestion, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float | None]:
-    """How much of the way from the least return to the limit, or to the largest value known, each value is.
+def shares(suggestion: Suggestion, budgets: Sequence[int]) -> list[float | None]:
+    """How much of the way from the least return to the limit, or to the largest value known, each budget goes.
 
-    Nothing where it is −∞; and then the least finite return is half of the way, or all of it.
+    The way is that of the whole curve, whichever budgets are shown.  Nothing where a return is −∞; and then the least
+    finite return is half of the way, or all of it.
     """
-    finite = values[np.isfinite(values)]
+    curve = suggestion.curve[suggestion.least :]
+    values, finite = suggestion.curve[list(budgets)], curve[np.isfinite(curve)]
     low = float(finite.min()) if finite.size else 0.0
     high = suggestion.limit if math.isfinite(suggestion.limit) else float(finite.max()) if finite.size else 0.0
     if high - low <= _rounding(finite):
         return [1.0 if value > -math.inf else None for value in values]
-    if values.min() == -math.inf:
+    if curve.min() == -math.inf:
         low -= high - low
     return [float(np.clip((v - low) / (high - low), 0.0, 1.0)) if v > -math.inf else None for v in values]
 
