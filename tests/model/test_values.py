@@ -10,7 +10,7 @@ import almostsure
 
 ROOMS = ("model", "budget", "policy", "shield")
 BY_POSITION = {"SecondBudget", "Refill", "Steps", "Automaton", "Monitor", "_Job"}  # short, and mostly written by users
-COMPARED = BY_POSITION | {"Cell", "Example", "Step", "Explanation"}  # those without arrays, field by field
+COMPARED = BY_POSITION | {"Cell", "Example", "Step", "Explanation", "Logged"}  # those without arrays, field by field
 
 
 def values():

@@ -476,6 +476,8 @@ def test_names_of_any_length_and_direction_leave_the_page_in_order(visit, tmp_pa
         assert "\u202e" not in shown
         assert "\\u202eright to left" in shown
         assert LONG[:119] + "…" in shown
+        for code in page.locator("#proof code").all_inner_texts():  # what writes the report again is whole
+            shown = shown.replace(code, "")
         assert LONG[:121] not in shown
         assert small_text(page) == []
 

@@ -112,12 +112,8 @@ class UpperBudget:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the values to a safetensors file, atomically."""
-        grid = self.abstraction.grid
-        made = {"low": grid.low, "high": grid.high, "cells": grid.cells, "periodic": grid.periodic}
-        strings = {
-            "cap": "" if self.cap is None else str(self.cap), "engine": self.engine, "grid": json.dumps(made),
-            "patterns": json.dumps(self.abstraction.patterns.sequences),
-        }  # fmt: skip
+        cap = "" if self.cap is None else str(self.cap)
+        strings = {"cap": cap, "engine": self.engine, **_made_of(self.abstraction)}
         arrays: dict[str, npt.NDArray[Any]] = {"of_state": self.of_state}
         save_tensors(path, kind="upper", model=self.abstraction.fingerprint, arrays=arrays, strings=strings)
 
@@ -125,9 +121,13 @@ class UpperBudget:
     def load(cls, path: str | PathLike[str], abstraction: Abstraction) -> UpperBudget:
         """Read upper budgets of ``abstraction`` and verify them: a file that claims too little is refused."""
         file_name(path, "UpperBudget.load(path, abstraction)")
-        arrays, _ = load_tensors(path, kind="upper", model=fingerprint_of(abstraction))
+        arrays, strings = load_tensors(path, kind="upper", model=fingerprint_of(abstraction))
         with must_hold(path, "upper budgets of its system"):
-            return abstraction.check_upper(claimed(path, arrays))
+            found = abstraction.check_upper(claimed(path, arrays))
+            for name, made in _made_of(abstraction).items():
+                if strings[name] != made:
+                    raise ValueError(f"its {name} must be {made}; got {strings[name]}")
+        return found
 
     # ------------------------------------------------------------------ for people
 
@@ -218,3 +218,10 @@ def fingerprint_of(abstraction: object) -> str:
     if not hasattr(abstraction, "check_upper"):
         raise ArgumentError(f"abstraction must be an Abstraction; got {type(abstraction).__name__}.")
     return str(abstraction.fingerprint)  # type: ignore[attr-defined]
+
+
+def _made_of(abstraction: Abstraction) -> dict[str, str]:
+    """The cells and the patterns, for whoever checks a file of a system that has a name."""
+    grid = abstraction.grid
+    made = {"low": grid.low, "high": grid.high, "cells": grid.cells, "periodic": grid.periodic}
+    return {"grid": json.dumps(made), "patterns": json.dumps(abstraction.patterns.sequences)}

@@ -23,7 +23,7 @@ SUGGEST_FROM = 10_000  # comparing a misspelt name with a million others would t
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Logged:
     """The ``encode`` of a space with the names of a log, which do not say how an environment numbers what they name."""
 

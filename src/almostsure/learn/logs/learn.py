@@ -257,7 +257,9 @@ def _counts(seen: Seen, given: Given, reader: Reader) -> Counts:
         state_names=states.names,
         action_names=actions.names,
         end=seen.ends > 0,
-        encode=Logged(reader.encode, *by_name) if any(by_name) else reader.encode,
+        encode=Logged(encode=reader.encode, names_states=by_name[0], names_actions=by_name[1])
+        if any(by_name)
+        else reader.encode,
     )
     shown = SHOWN if given.num_states is None or given.actions is None else ""
     caveats = (COMPLETE, ENCODED if reader.encode is not None else "", shown)

@@ -80,7 +80,7 @@ def _logged(umb: Umb, noted: Any) -> Logged | None:
         return None
     if not isinstance(noted, dict) or not all(isinstance(noted.get(kind), bool) for kind in ("states", "actions")):
         umb.archive.fail("the index must say of which the names are those of a log: states, actions")
-    return Logged(None, noted["states"], noted["actions"])
+    return Logged(encode=None, names_states=noted["states"], names_actions=noted["actions"])
 
 
 def _origin(umb: Umb, noted: Any) -> Origin:
