@@ -11,7 +11,7 @@ import pytest
 LIMITS = {
     "model.arrays": {"FEW": 2**16},
     "model.naming": {"LONGEST_SHOWN": 60, "SUGGEST_FROM": 10_000},
-    "model.products": {"MAX_STATES": 20_000_000, "MAX_MEMORIES": 1_000_000},
+    "model.products": {"MAX_STATES": 5_000_000, "MAX_MEMORIES": 1_000_000},
     "model.build.function": {"MAX_STATES": 5_000_000},
     "model.build.grid": {"MOST_NAMES": 100_000},
     "model.build.transitions": {"MAX_ACTION": 2**31 - 2, "BYTES_PER_OUTCOME": 150, "ROUNDING": 1e-15},

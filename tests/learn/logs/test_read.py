@@ -123,7 +123,7 @@ def test_bad_csv_files(tmp_path):
     refused(tmp_path, b"\xff\xfe\x00s,a", CorruptFile, "is no CSV file, or is damaged")
     refused(tmp_path, 'state,action,next_state,damage\n0,0,1,"0\n', ModelError, "damage must be")
     refused(tmp_path, "stat,action,next_state,damage\n", UnknownName, "unknown column 'state'. Did you mean 'stat'")
-    refused(tmp_path, "s;a;s';d\n0;0;0;0\n", UnknownName, "has: s;a;s';d")
+    refused(tmp_path, "s;a;s';d\n0;0;0;0\n", UnknownName, "separator of .* seems to be ';'")
 
 
 def test_amounts_in_late_rows_of_csv_files_may_be_fractions(tmp_path):

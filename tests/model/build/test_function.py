@@ -132,7 +132,8 @@ def test_a_loaded_model_says_that_its_states_have_names(tmp_path):
     mdp.save(tmp_path / "m.umb")
     loaded = asure.load(tmp_path / "m.umb")
     with pytest.raises(
-        UnknownName, match=r"^unknown state \(1, 1\)\. .*: ask for str\(state\); .*learn\.ByName\(mdp\)\.$"
+        UnknownName,
+        match=r"^unknown state \(1, 1\)\. .*: ask for str\(state\), or for ByName\(mdp\)\(observation, env\) .*\.$",
     ):
         loaded.state((1, 1))
     assert loaded.state(str((1, 1))) == 1
