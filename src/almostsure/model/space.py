@@ -273,11 +273,12 @@ class Space:
             with Blame(lambda: f"encode failed for the state {brief(state)}"):
                 index = encode(state)  # as the function or the environment knows it
             return self.state(index)
-        if isinstance(state, (tuple, frozenset)) and self.state_names and str(state) in self.state_names:
+        by_value = isinstance(state, (tuple, frozenset))
+        if by_value and self.state_names and str(state) in self.state_names:
             raise UnknownName("state", state, (), BY_NAME)
         if not isinstance(state, int) and isinstance(state, Mapping) and self._variables:
             return state_with(self._variables, state, self.state_names)
-        if is_shown and self.state_names and self.state_names[0].startswith("("):  # names that are observations
+        if is_shown and not by_value and self.state_names and self.state_names[0].startswith("("):  # an observation
             raise UnknownName("state", brief(state), (), BY_NAME)
         return _index("state", state, self.num_states)
 
