@@ -81,9 +81,9 @@ def storms(mdp: MDP, budget: int, costs: bool) -> dict[str, float]:
     of_choice = asure.minimal_budget(mdp, cap=budget).of_choice
     game = to_storm(unfold(mdp, of_choice, budget, -1.0 if costs else 1.0)[0])
     parsed = stormpy.parse_property('R{"reward"}min=? [F "terminal"]' if costs else 'R{"reward"}max=? [C]')
-    answer = measured(lambda: stormpy.model_checking(game, parsed))
-    value = stormpy.model_checking(game, parsed).get_value(0)
-    return answer | {"value": -value if costs else value}
+    values = []
+    answer = measured(lambda: values.append(stormpy.model_checking(game, parsed).get_value(0)))
+    return answer | {"value": -values[0] if costs else values[0]}
 
 
 def child(name: str, file: str, who: str) -> None:
