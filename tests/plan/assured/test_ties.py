@@ -9,6 +9,7 @@ from almostsure import AlmostSure, Policy, evaluate, from_transitions, minimal_b
 from almostsure.errors import Infeasible, UnboundedReturn
 from almostsure.model.build.grid import grid_family
 from almostsure.plan.assured import engine, layers, ties
+from almostsure.plan.assured import tie_kernels as kernels
 from almostsure.testing.families import garnet
 
 from ...policy.evaluation.exact import evaluate_exactly
@@ -166,3 +167,14 @@ def test_free_steps_before_costly_ones_do_not_hide_that_cycles_cost_nothing():
     assert solution.value == -1
     assert solution.evaluate().ends == 1
     assert solution.evaluate().expected_length == pytest.approx(2)
+
+
+def test_costs_that_differ_by_rounding_are_the_same():
+    ptr, over = np.array([0, 2, 3, 4]), np.array([False, False, True])
+    rounded = -np.nextafter(1.0, 0.0)
+    gain = np.array([-1.0, rounded, -1.0, 0.0])
+    assert kernels.cost_of_steps.py_func(ptr, gain, over) == -rounded
+    assert kernels.cost_of_steps.py_func(ptr, np.array([-1.0, -1.0 - 1e-9, -1.0, 0.0]), over) == 0
+    assert kernels.cost_of_steps.py_func(ptr, np.array([-1.0, 0.0, -1.0, 0.0]), over) == 0
+    assert kernels.cost_of_steps.py_func(ptr, np.array([-1.0, -1.0, -1.0, -1.0]), over) == 0
+    assert kernels.cost_of_steps.py_func(ptr, np.array([1.0, 1.0, 1.0, 0.0]), over) == 0

@@ -13,6 +13,7 @@ from almostsure.kernels import njit
 from almostsure.plan.assured.steps import change, read_ahead
 
 LITTLE = 1e-10  # damage that decides nothing
+ALIKE = 1.0 + 1e-12  # what costs may differ by and still be the same
 SWEEPS = 4  # over every component at least
 VISITS = 1 << 18  # of the pairs of a component
 
@@ -99,19 +100,21 @@ def fill_graph(graph, found, grows, tied_graph, via):
 
 @njit(cache=True, error_model="numpy")
 def cost_of_steps(ptr, gain, over):
-    """What every step costs, if that is the same until the end; otherwise 0."""
-    cost = 0.0
+    """What every step costs at least, if that is the same until the end but for rounding; otherwise 0.
+
+    Costs of 1 and chances of .1, .2 and .7 make an expected cost that may be the number beside 1.
+    """
+    least, most = np.inf, 0.0
     for x in range(over.size):
         for k in range(ptr[x], ptr[x + 1]):
             if over[x]:
                 if gain[k] != 0.0:
                     return 0.0
                 continue
-            if cost == 0.0:
-                cost = -gain[k]
-            if not cost > 0.0 or gain[k] != -cost:
+            least, most = min(least, -gain[k]), max(most, -gain[k])
+            if not 0.0 < most <= least * ALIKE:
                 return 0.0
-    return cost
+    return least if most > 0.0 else 0.0
 
 
 @njit(cache=True, error_model="numpy")
