@@ -18,9 +18,9 @@ def chain(rng, size, share):
     column = rng.integers(0, size, row.size).astype(np.uint32)
     matrix = np.zeros((size, size))
     np.add.at(matrix, (row, column), factor)
-    none, each = np.empty(0, np.uint32), np.arange(size, dtype=np.uint32)
+    room, each = (np.empty(size + 1, np.uint32), np.empty(row.size, np.uint32)), np.arange(size, dtype=np.uint32)
     ptr = np.arange(size + 1, dtype=np.uint32)
-    return Part(ptr, entry_ptr, column, factor, rng.normal(size=size), each, 1 - matrix.sum(1), none, none), matrix
+    return Part(ptr, entry_ptr, column, factor, rng.normal(size=size), each, 1 - matrix.sum(1), *room), matrix
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 1.0])

@@ -231,7 +231,6 @@ class Component:
         if room is not raw or queue.size < size or not usable.all():
             left = self.call(parts.reorder, raw, queue, usable, room)
             self.part = self.call(parts.fitted, room, (queue.size, *left))
-        self.call(parts.list_predecessors, self.part, queue.size)
 
     def _estimated(self, raw: Part, usable: Bools, queue: Ints) -> tuple[Ints, Floats]:
         """A good order of the positions in the queue, and first values."""

@@ -422,4 +422,6 @@ def leaves(part, order, policy):
     found, alive, queue = np.zeros(size, np.bool_), np.zeros(size, np.bool_), np.empty(size, np.uint32)
     for x in order:
         usable[policy[x]], alive[x] = True, True
+    if size <= LARGE:
+        list_predecessors(part, size)
     return search_back(part, alive, usable, found, queue, False) == order.size

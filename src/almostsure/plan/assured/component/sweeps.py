@@ -26,6 +26,7 @@ import numpy as np
 from almostsure.model.mdp import Floats, Ints
 from almostsure.plan.assured.component import sweep_kernels as kernels
 from almostsure.plan.assured.component.approach import MIXED_ROUNDS, approach, eliminate
+from almostsure.plan.assured.component.parts import list_predecessors
 from almostsure.plan.assured.component.sweep_kernels import CHUNK, Limits, Run, Search
 from almostsure.plan.assured.steps import Part
 from almostsure.policy.evaluation.linear import SuperLU
@@ -141,6 +142,7 @@ class Sweeper:
         self.pocket = LOCAL_POCKET if local else POCKET
         self.lookahead = max(16, int(LOOKAHEAD * size**0.5) // CHUNK) if local else 2**20
         self.local = np.full(size, -1, np.int32)
+        self.knows_predecessors = False
 
     def run(self, constant: Floats, value: Floats, policy: Ints, threshold: float) -> bool:
         """Bring ``value`` within ``threshold`` of its best choices' worth; they are in ``policy`` afterwards.
@@ -161,6 +163,7 @@ class Sweeper:
         while True:
             if self.mixes_first and self._mix():
                 return True
+            self._list_predecessors()
             limits = Limits(threshold, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size)
             chunk = kernels.sweep(self.part, self.state, limits)
             if chunk < 0:
@@ -173,6 +176,12 @@ class Sweeper:
                 if self.state.account[0] > WORN * size and not self.mixes_first and self._mix():
                     return True
                 patience += patience // 4
+
+    def _list_predecessors(self) -> None:
+        """Fill in the predecessors, once: mixed rounds do without them."""
+        if not self.knows_predecessors:
+            list_predecessors(self.part, self.size)
+            self.knows_predecessors = True
 
     def _mix(self) -> bool:
         """Approach the values of all positions at once; False if that takes too long."""
