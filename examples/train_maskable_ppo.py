@@ -12,7 +12,7 @@ from almostsure.gym.deep import load_agent, train_maskable_ppo
 
 
 def main() -> None:
-    """Read from top to bottom."""
+    """Train, evaluate, check and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="hazard-map", help="an example's name, or a .umb or .txt file")
     parser.add_argument("--budget", type=int, default=3, help="the budget of every episode")
@@ -23,11 +23,11 @@ def main() -> None:
     given = parser.parse_args()
     mdp = asure.model.as_model(given.model)
 
-    # 1. Train.  Every action that the network ever gets to choose from keeps the budget.
+    # 1. Train.  The network only ever chooses among actions that keep the budget.
     agent = train_maskable_ppo(mdp, given.budget, total_timesteps=given.steps, seed=given.seed, device=given.device)
     print(f"{agent.damages.size:,} training episodes, the most damage of any: {agent.damages.max(initial=0)}")
 
-    # 2. What was learnt, on every state with every remaining budget: exactly, not by trying.
+    # 2. Evaluate the learnt policy exactly, on every state with every remaining budget.
     learnt = agent.evaluate()
     best = asure.solve_policy(mdp, asure.AlmostSure(given.budget))
     random = asure.evaluate(mdp, agent.shield.random_policy(given.budget))
@@ -39,7 +39,7 @@ def main() -> None:
     # 3. Theorem 1: a policy that never plays what the shield refuses never overspends.
     assert agent.shield.is_feasible(agent.policy(), given.budget)
 
-    # 4. Keep it.  The file holds numbers only: reading it runs no code.
+    # 4. Save it.  The file holds numbers only: reading it runs no code.
     if given.save:
         agent.save(given.save)
         assert load_agent(given.save, mdp).policy() == agent.policy()
