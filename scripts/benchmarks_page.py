@@ -63,7 +63,7 @@ SUMMARIES = {
     ],
     "models": [
         Summary(
-            "The best policy on models of the verification community, in CPU seconds. With a ratio below 1, Storm is faster.",
+            "The best policy on models of the verification community, in CPU seconds (ratio below 1: Storm is faster).",
             ("model", "best return", "ours", "Storm", "ratio", "MB, ours", "MB, Storm"),
             rf"^(\S.*?) +({NUMBER}) +{NUMBER} +({NUMBER}) +({NUMBER}) +({NUMBER}×) +(\d+) +(\d+)$",
         )
