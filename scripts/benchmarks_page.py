@@ -29,14 +29,15 @@ SKIPPED = 77  # the exit code of a benchmark that was not given what it needs
 HEAD = """\
 # Benchmarks
 
-Every benchmark measures a peer in the same run, because seconds depend on the machine: the ratios are what counts.
-`make bench` runs them all. `scripts/benchmarks_page.py` makes these tables from what the benchmarks printed, which the
-[appendix](benchmarks-raw.md) shows unchanged; `benchmarks/README.md` explains the columns.
+How fast `almostsure` is, compared with other tools. Absolute times depend on the machine, so every benchmark measures a
+peer in the same run; compare the ratios. `make bench` runs all benchmarks. `scripts/benchmarks_page.py` makes these
+tables from their output, which the [appendix](benchmarks-raw.md) shows unchanged. `benchmarks/README.md` explains the
+columns.
 """
 RAW = """\
 # Benchmarks, raw output
 
-What each benchmark printed when it was last run, unchanged. The [tables](benchmarks.md) are made from it.
+The unchanged output of the last run of each benchmark. The [tables](benchmarks.md) are made from it.
 """
 NUMBER = r"(?:[-−]?[\d,.]+(?:e[-+]?\d+)?|[-−]?inf|–)"
 
@@ -54,7 +55,7 @@ class Summary(NamedTuple):
 SUMMARIES = {
     "budget": [
         Summary(
-            "Minimal budgets of all states at once, beside asking Storm level by level (a dash: it was not asked).",
+            "Minimal budgets of all states at once, and level-by-level queries in Storm (a dash: not run).",
             ("model", "outcomes", "levels", "seconds", "million outcomes per second", "Storm, seconds", "ratio"),
             rf"^(\S+) +([\d,]+) +([\d,]+) +({NUMBER}) +{NUMBER} +({NUMBER}) +{NUMBER} +{NUMBER} +({NUMBER}) +{NUMBER} "
             r"+(\d+×|–)$",
@@ -62,14 +63,14 @@ SUMMARIES = {
     ],
     "models": [
         Summary(
-            "The best policy on models of the verification community, CPU seconds. A ratio below 1: Storm is faster.",
+            "The best policy on models of the verification community, in CPU seconds (ratio below 1: Storm is faster).",
             ("model", "best return", "ours", "Storm", "ratio", "MB, ours", "MB, Storm"),
             rf"^(\S.*?) +({NUMBER}) +{NUMBER} +({NUMBER}) +({NUMBER}) +({NUMBER}×) +(\d+) +(\d+)$",
         )
     ],
     "policy": [
         Summary(
-            "The best policy beside Storm's sound solver on the unfolded model, CPU seconds.",
+            "The best policy, and Storm's sound solver on the unfolded model, in CPU seconds.",
             ("model", "ours", "Storm", "ratio", "MB, ours", "MB, Storm"),
             rf"^(\S+) +\d+ +ours +{NUMBER} s +({NUMBER}) cpu +(\d+) MB.*\n"
             rf" +Storm +{NUMBER} s +({NUMBER}) cpu +(\d+) MB +({NUMBER}×) cpu.*$",
@@ -78,12 +79,12 @@ SUMMARIES = {
     ],
     "agents": [
         Summary(
-            "Ten million shielded training steps of each learner, and a Python loop for comparison.",
+            "Ten million shielded training steps of each learner.",
             ("model", "learner", "million steps", "episodes", "violations", "million steps per second"),
             r"^(hazard-map|archipelago|random, [\d,]+ choices) +(\S.*?) {2,}(\d+) +([\d,]+) +(\d+) +([\d.]+)$",
         ),
         Summary(
-            "Learners on the hazard map with a budget of 3: means of five seeds, 100,000 steps each.",
+            "Learners on the hazard map with a budget of 3: means over five seeds, 100,000 steps each.",
             ("learner", "violations in training", "return", "P(overspend)", "damage"),
             r"^(\S.*?) {2,}([\d,.]+(?: ± \S+)?) {2,}(\S+ ± \S+) {2,}(?:\S+ ± \S+ {2,})?"
             r"(\S+(?: ± \S+)?) {2,}(\S+ ± \S+)(?:  ✕ overspends)?$",
@@ -91,19 +92,19 @@ SUMMARIES = {
     ],
     "gym": [
         Summary(
-            "What a shield costs per step of a Gymnasium environment.",
+            "The time per step of a Gymnasium environment, with and without a shield.",
             ("environments", "bare", "shielded", "ratio"),
             r"^(.+?) +bare +([\d.]+ µs) +shielded +([\d.]+ µs) +([\d.]+×)$",
         ),
         Summary(
-            "Random play inside the shield.",
+            "Random play inside the shield, and the largest damage of an episode.",
             ("environment", "budget", "steps", "episodes", "worst damage"),
             r"^(\S+) +budget (\d+) +([\d,]+) steps +([\d,]+) episodes +worst damage (\d+)$",
         ),
     ],
     "shield": [
         Summary(
-            "Masks per second beside the NumPy that one would write by hand.",
+            "Masks per second, compared with hand-written NumPy.",
             ("model", "question", "millions per second", "by hand", "ratio"),
             r"^  (\S.*?) +(\d+) M/s +by hand +(\d+) M/s +([\d.]+×)$",
             under=r"^(\S.*?): table built .*$",
@@ -112,14 +113,14 @@ SUMMARIES = {
     "simulate": [
         Summary(
             "Simulated steps on the hazard map.",
-            ("how", "million steps per second"),
+            ("engine", "million steps per second"),
             r"^(\S.*?) +([\d.]+) million steps (?:a|per) second .*$",
         )
     ],
     "model": [
         Summary(
-            "What is compared stands beside it; a ratio below 1 is better than the limit or the peer.",
-            ("what", "measured", "beside", "ratio"),
+            "Each measurement is compared with a peer or a limit; a ratio below 1 is better.",
+            ("measurement", "result", "peer or limit", "ratio"),
             r"^(\S.*?) {2,}(\S.*?) {2,}(\S.*?) {2,}([\d.]+) ×$",
         )
     ],
