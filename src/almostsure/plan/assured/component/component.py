@@ -25,6 +25,7 @@ from almostsure.plan.assured.component.summit import settle_best_exits
 from almostsure.plan.assured.component.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.steps import NOWHERE, Part
+from almostsure.plan.assured.sums import EPSILON
 
 if TYPE_CHECKING:
     from almostsure.plan.assured.engine import Engine
@@ -342,7 +343,7 @@ class Component:
         """
         value, full = self.fill(value, policy)
         tall = self.by_position(height, 0.0)
-        first = max(residual, float(np.finfo(np.float64).eps) / 2 * float(np.abs(value).max(initial=0.0)))
+        first = max(residual, EPSILON * float(np.abs(value).max(initial=0.0)))
         first = first if value.any() else 0.0
         exits = (self.exit_error, self.exit_relative, -self.most, first)
         merged = self.inside is not None
@@ -399,8 +400,7 @@ class Component:
             low, high, flat = np.full(self.size, -np.inf), np.full(self.size, -np.inf), np.ones(self.size)
             low[self.order], high[self.order] = worth.min(), worth.max()
             self.write(self.first_policy(), np.full(self.size, np.nan))
-            residual = float(np.finfo(np.float64).eps) * np.abs(worth).max()
-            if plains.widen_until_proved(self, (low, flat), (high, flat), residual):
+            if plains.widen_until_proved(self, (low, flat), (high, flat), 2 * EPSILON * np.abs(worth).max()):
                 return
         members = self.members[~lost]
         self.write(self.part.ptr[:-1], np.full(self.size, np.nan))

@@ -34,6 +34,7 @@ from almostsure.plan.assured.component import approach, parts
 from almostsure.plan.assured.component.parts import NO_STAY
 from almostsure.plan.assured.component.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 from almostsure.plan.assured.steps import NOWHERE, Part
+from almostsure.plan.assured.sums import EPSILON
 
 if TYPE_CHECKING:
     from almostsure.plan.assured.component.component import Component
@@ -170,8 +171,7 @@ def _prove_with_grain(component: Component, found: tuple[Floats, Ints], grain: f
     )
     if component.can_stay.size:
         high = np.where(component.can_stay, np.maximum(high, 0.0), high)
-    residual = float(np.finfo(np.float64).eps) / 2 * np.abs(worth).max()
-    return widen_until_proved(component, (low, short), (high, tall), residual)
+    return widen_until_proved(component, (low, short), (high, tall), EPSILON * np.abs(worth).max())
 
 
 def _upper_values(component: Component, value: Floats, grain: float) -> tuple[Floats, Floats] | None:
