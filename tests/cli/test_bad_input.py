@@ -144,7 +144,7 @@ def test_a_mistake_of_ours_is_called_one(here: Here, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("almostsure.cli.commands.budget.minimal_budget", lambda *_, **__: 1 // 0)
     done = here("budget", "paper")
     assert done.code == exits.INTERNAL
-    assert "almostsure made a mistake (ZeroDivisionError: integer division or modulo by zero)" in done.err
+    assert "this is a bug in almostsure (ZeroDivisionError: integer division or modulo by zero)" in done.err
     assert "Traceback" not in done.err
 
 

@@ -576,7 +576,7 @@ def test_failing_may_be_cheaper_than_the_goal():
     found = solve_policy(mdp, AlmostSure(0))
     assert found.value == pytest.approx(-2)
     assert found.reaches("goal") == pytest.approx(0.5)
-    with pytest.raises(ArgumentError, match="known for states that all end runs, not 'busy'"):
+    with pytest.raises(ArgumentError, match="computed for states that all end runs, not 'busy'"):
         found.reaches("busy")
-    with pytest.raises(ArgumentError, match="known for a policy without a horizon"):
+    with pytest.raises(ArgumentError, match="computed for a policy without a horizon"):
         solve_policy(mdp, AlmostSure(0), horizon=3).reaches("goal")
