@@ -65,4 +65,4 @@ def test_monitors_are_for_all_models(here, tmp_path) -> None:
     assert here("compare", "corridor", *few, "--monitor", "steps=3").code == 0
     (tmp_path / "log.csv").write_text("state,action,next_state,damage\n0,0,0,0\n")
     refused = here("learn", "log.csv", "--mu", "0.1", "--monitor", "steps=3")
-    assert "--monitor is for models that can be sampled; a log is used as it is" in " ".join(refused.err.split())
+    assert "--monitor is for models that are sampled, and not for logs" in " ".join(refused.err.split())

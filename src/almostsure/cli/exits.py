@@ -110,7 +110,7 @@ class _Failure:
         self.json, self.debug = "--json" in arguments, DEBUG in arguments
 
     def tell(self, error: BaseException, code: int, message: str) -> int:
-        """Print the message on standard error or, with --json, as a JSON object on standard output; returns the code."""
+        """Print the message, on standard error or with --json as a JSON object on standard output; returns the code."""
         from almostsure.cli.output import clean_lines, console, emit
 
         if self.debug:
