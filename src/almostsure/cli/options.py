@@ -97,8 +97,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 Budget = Annotated[
     int | None,
     named_budget(
-        "The budget: no episode takes more damage than this. By default, the first of the least safe budget and the "
-        "next ten after which more hardly pays (see almostsure suggest)."
+        "The budget: no episode takes more damage than this. By default, the one after which more hardly pays (see "
+        "almostsure suggest), at most 10 above the least that is safe."
     ),
 ]
 Limit = Annotated[

@@ -54,8 +54,8 @@ class Task:
         _of_model(
             "NAME|RULE",
             "The damage. Of a file: a label, condition ('x=3 & y>0'), reward structure or action, or 'enters:LABEL' to "
-            "count arrivals only. Of gym:ID: a rule such as 'reward<=-10', or 'cost' for info['cost'] of a "
-            "deterministic environment.",
+            "count arrivals only. Of an environment: a rule such as 'reward<=-10', or 'cost' for the info['cost'] of a "
+            "deterministic one.",
         ),
     ] = None
     reward: Annotated[

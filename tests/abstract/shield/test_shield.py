@@ -293,7 +293,7 @@ def test_jumps_that_no_state_of_a_cell_can_do_are_a_mismatch(walk):
     with pytest.raises(ModelMismatch, match=words):
         walk.after(run, np.array([0, 0]), np.array([9, 89]), 0)
     assert walk.after(run, np.array([0, 1]), np.array([9, 19]), 0)[0].tolist() == [9, 19]
-    with pytest.raises(ModelMismatch, match="a state outside the box, and no pattern"):
+    with pytest.raises(ModelMismatch, match="a state outside the box, where no pattern"):
         walk.after(run, np.array([0, 1]), np.array([9, walk.space.unknown]), 0)
     longer = asure.Shield(asure.minimal_budget(corridor(pattern=2)))
     with pytest.raises(ModelMismatch, match="a state outside the box, which no state of that cell can reach"):

@@ -94,8 +94,8 @@ def _compare(promises: list[dict[str, Any]]) -> None:
     _, average, sure = promises
     say(
         f"\nThe policy that keeps to {BUDGET} on average exceeds {BUDGET} in {percent(average['overspends'])} of all "
-        f"episodes. Never exceeding it costs {average['return'] - sure['return']:.2f} of return, and this is proved, "
-        "not estimated."
+        f"episodes. The guarantee never to exceed it costs {average['return'] - sure['return']:.2f} of return; it is "
+        "proved, not estimated."
     )
 
 

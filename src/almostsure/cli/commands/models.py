@@ -46,7 +46,7 @@ def _list() -> None:
             ("map.txt", "a map drawn as text, with --constants slip=0.1,step_reward=-1 if wanted"),
             (
                 "gym:FrozenLake-v1",
-                f"an environment with a transition table; needs --damage RULE except {', '.join(RULES)}",
+                f"an environment with a transition table; needs --damage RULE, except for {', '.join(RULES)}",
             ),
         ]
     )

@@ -31,7 +31,9 @@ def report(
     budget: opt.Budget = None,
     limit: Annotated[
         float | None,
-        typer.Option(metavar="C", help="Compare with a policy that takes C damage on average; by default --budget."),
+        typer.Option(
+            metavar="C", help="Compare with a policy that takes at most C damage on average; by default --budget."
+        ),
     ] = None,
     risk: Annotated[
         float | None, opt.named_probability("Compare with a policy for which P(damage > Δ) ≤ P; by default 0.05.")

@@ -75,7 +75,7 @@ def simulate(
     horizon: opt.Horizon = None,
     discount: opt.Discount = 1.0,
     episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="Number of episodes.")] = 10_000,
-    max_steps: Annotated[int, typer.Option(metavar="N", help="Steps after which an episode is cut.")] = MAX_STEPS,
+    max_steps: Annotated[int, typer.Option(metavar="N", help="Steps after which an episode is truncated.")] = MAX_STEPS,
     seed: opt.Seed = 0,
     show: Annotated[int | None, typer.Option(metavar="I", help="Show episode I step by step.")] = None,
 ) -> None:
