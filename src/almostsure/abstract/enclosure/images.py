@@ -42,7 +42,7 @@ class Images(NamedTuple):
     Outcome b of pattern p is number q = p · boxes + b.  Coordinate j of outcome q at the block's cell (i₀, i₁, …) is
     the range of ``counts`` cells from ``low`` (periodic ones wrap), both found at ``start[j, q] + i₀ · stride[j, 0] +
     i₁ · stride[j, 1] + …``.  A stride of 0 means that all cells along that axis share the entry, and outcomes may share
-    entries too.  The damage is found likewise.
+    entries too.  The damage is found in the same way.
 
     A count of 0 means *forbidden*: unsafe beyond any budget, or outside the box.  The largest count means *ended*: the
     goal is reached.

@@ -40,7 +40,7 @@ class Moves(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """The reachable pairs: the choices of pair x are ``ptr[x] … ptr[x+1] − 1``; the targets of choices likewise."""
+    """The reachable pairs: the choices of pair x are ``ptr[x] … ptr[x+1] − 1``; targets are stored in the same way."""
 
     state: np.ndarray  # [pairs]
     remaining: np.ndarray  # [pairs]

@@ -2,7 +2,7 @@
 
 Its states are (s, K, c), where ρ = p̄ + (1 − p̄) c is the remaining risk.  In these terms an allowed action leads to
 c' = (ρ − q̄)/(1 − q̄), and c' ≥ c for an action with q̄ ≤ p̄: careful actions cost nothing.  So c is rounded down to one
-of finitely many shares of its initial value, except that careful actions leave it as it is.  Rounding down keeps the
+of finitely many shares of its initial value, except that careful actions leave it unchanged.  Rounding down keeps the
 theorem of :mod:`almostsure.plan.risk.shield`.  Once overspent, everything is allowed.
 """
 
