@@ -18,7 +18,7 @@ def test_the_path_names_the_coordinate_that_drifts() -> None:
     assert found.drifted == "x"
     assert found.moves[0].next_cell == -1
     text = str(found)
-    assert "may leave the box or reach what is forbidden, as x drifts" in text
+    assert "may leave the box or reach a forbidden state, as x drifts" in text
     assert "Tried in a window around (0.95, 0.95), cells of half the width: still nothing at (0.95, 0.95)" in text
     assert "the start" not in text
     cell = found.cell
@@ -45,7 +45,7 @@ def test_what_is_proved_needs_no_explanation() -> None:
 
 
 def test_a_point_outside_the_box_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="lies outside the box; nothing is known there"):
+    with pytest.raises(ArgumentError, match=r"state must lie in the box; got .*, where nothing is known"):
         asure.minimal_budget(double_integrator()).explain((3.0, 0.0))
 
 
@@ -67,4 +67,4 @@ def test_a_point_that_is_lost_is_found_to_be() -> None:
     tight = asure.minimal_budget(model).tightness(sample=40)
     assert 0 < tight.lost <= tight.unproved <= 40
     assert tight.exact == tight.finite
-    assert "lost whatever is played" in str(tight)
+    assert "lost under every policy" in str(tight)

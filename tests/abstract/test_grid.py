@@ -94,7 +94,7 @@ def test_touching_cells():
         ([0.0], [1.0, 2.0], [3], "one entry per coordinate; got 1, 2 and 1"),
         (0.0, 1.0, 3, "low must be a sequence"),
         (["a"], [1.0], [3], "low must be numbers"),
-        ([1.0], [1.0 + 1e-15], [100], "narrower than floats can tell"),
+        ([1.0], [1.0 + 1e-15], [100], "too narrow for floats"),
     ],
 )
 def test_boxes_that_are_none_are_refused(low, high, cells, match):

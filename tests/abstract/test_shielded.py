@@ -260,11 +260,11 @@ def test_with_nothing_left_the_proof_says_that_a_step_into_a_cell_across_the_bor
     assert shield.after(run, 1, (0.62,))[:2] == (6, 0)
     many = tuple(np.array([column]) for column in run)
     assert shield.after(many, np.array([1]), np.array([[0.62]]))[1].tolist() == [0]
-    with pytest.raises(ModelError, match="does not say whether entering it hurts"):
+    with pytest.raises(ModelError, match="does not determine the damage of entering it"):
         shield.after(run, 2, (0.68,))  # which is not allowed
-    with pytest.raises(ModelError, match="does not say whether entering it hurts"):
+    with pytest.raises(ModelError, match="does not determine the damage of entering it"):
         shield.after(many, np.array([2]), np.array([[0.68]]))
-    with pytest.raises(ModelError, match="does not say whether entering it hurts"):
+    with pytest.raises(ModelError, match="does not determine the damage of entering it"):
         shield.after(shield.begin((0.05,), 1), 1, (0.62,))
 
 

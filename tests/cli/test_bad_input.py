@@ -144,7 +144,7 @@ def test_a_mistake_of_ours_is_called_one(here: Here, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("almostsure.cli.commands.budget.minimal_budget", lambda *_, **__: 1 // 0)
     done = here("budget", "paper")
     assert done.code == exits.INTERNAL
-    assert "almostsure made a mistake (ZeroDivisionError: integer division or modulo by zero)" in done.err
+    assert "this is a bug in almostsure (ZeroDivisionError: integer division or modulo by zero)" in done.err
     assert "Traceback" not in done.err
 
 
@@ -205,7 +205,7 @@ def test_unreadable_files(here: Here, tmp_path: Path) -> None:
         ("folder.umb", "folder.umb"),
         ("notes.odt", "ends in one of .umb"),
         ("log.csv", "A log is for almostsure learn; a table of transitions is read in Python, with from_transitions"),
-        ("link.umb", "it is a link to 'gone.umb', which is not there"),
+        ("link.umb", "it is a link to 'gone.umb', which does not exist"),
     ):
         done = here("budget", name)
         assert done.code == 3, done
@@ -262,7 +262,7 @@ def test_a_log_cannot_be_asked(here: Here, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("")
     done = here("learn", "log.csv", "--mu", "0.1", "--budget", "2", "--damage", "hit", "--checkpoint", "x")
     assert done.code == 2
-    assert "--budget, --checkpoint, --damage are for models that can be sampled; a log is used as it is" in done.err
+    assert "--budget, --checkpoint, --damage are for models that are sampled, and not for logs" in done.err
 
 
 # ---------------------------------------------------------------------- pipes

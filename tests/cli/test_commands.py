@@ -307,7 +307,7 @@ def test_compare_says_what_its_numbers_are(here: Callable[..., Any]) -> None:
     few = " ".join(here(*about, "2").out.split())
     assert "±" not in few
     assert re.search(r"unconstrained Q-learning [\d.]+ … [\d.]+ ", few)
-    assert "Numbers range from the least to the most of 2 seeds." in few
+    assert "Ranges are from the least to the largest of 2 seeds." in few
 
 
 def test_learn_says_no_where_no_budget_suffices(here: Callable[..., Any], tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_budgets_and_policies_for_a_number_of_steps(capsys, tmp_path):
     assert "Next: almostsure solve paper --budget 2 --horizon 7\n" in capsys.readouterr().out
     assert run(["solve", "paper", "--budget", "2", "--risk", "0.5", "--horizon", "7"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "with probability 0.5 at most, within 7 steps " in shown
+    assert "with probability at most 0.5, within 7 steps " in shown
     assert "the steps left" in shown
 
 

@@ -40,7 +40,7 @@ def test_check_claims_that_the_budget_suffices_and_no_more(
     text = " ".join(shown.out.split())
     assert shown.code == 0
     assert "the start needs at most 1" in text
-    assert "That no smaller budget would do is not claimed" in text
+    assert "It does not claim that no smaller budget suffices" in text
     assert "no smaller budget can be promised" not in text
     told = almostsure("check", "iv.umb", f"{result}.safetensors", "--json", cwd=folder).json
     assert (told["upper_bound"], told["uncertain"], told["minimal_budget"]) == (True, FROM_ZERO, 1)

@@ -64,5 +64,5 @@ def test_a_tolerance_is_positive(tolerance):
 
 def test_constraints_are_values_that_read_well():
     assert AlmostSure(2) == AlmostSure(2.0) != AlmostSure(3)
-    assert str(Chance(2, 0.05)) == "more than 2 damage with probability 0.05 at most"
+    assert str(Chance(2, 0.05)) == "more than 2 damage with probability at most 0.05"
     assert hash(Expected(1)) == hash(Expected(1.0))

@@ -52,7 +52,7 @@ def test_risks_that_close_in_slowly_are_not_waited_for(monkeypatch):
     size, ends = 100, [(99, 1, 100, 1, 0, 3)]  # a walk that hurts at one end for ever; the other has a way out
     ways = [(s, 0, min(max(s + by, 0), size - 1), p, 0, int(s + by < 0)) for s in range(size) for by, p in WALK]
     walk = from_transitions(*zip(*ways, *ends, strict=True), initial=50, terminal=[size])
-    wait = ["Or accept a risk: RiskShield works out how small it can be, which takes a while here."]
+    wait = ["Or accept a risk: RiskShield computes how small it can be, which takes a while for this model."]
     assert instead(minimal_budget(walk))[2:] == wait
     monkeypatch.setattr("almostsure.plan.instead.SWEEPS", 200_000)
     assert instead(minimal_budget(walk))[2].startswith("Or accept a risk: overspending can be kept as improbable as 1 ")

@@ -341,7 +341,7 @@ def test_the_best_may_be_to_toss_a_coin_once(coin):
     chance = solve_policy(coin, Chance(0, 0.3))
     assert chance.value == pytest.approx(0.3)
     assert (chance.used, chance.price) == (pytest.approx(0.3), pytest.approx(1))
-    assert "0.3 of 0.3 is used; at the margin it is worth 0.01 per 1 %, further ones at most that" in str(chance)
+    assert "0.3 of 0.3 is used; 1 % more is worth at most 0.01" in str(chance)
     assert "worth" not in str(solve_policy(coin, Chance(0, 1)))
 
 
@@ -500,7 +500,7 @@ def test_an_initial_distribution():
 def test_solutions_read_well(paper):
     text = str(solve_policy(paper(), Expected(2)))
     assert "best return  2" in text
-    assert "2 of 2 on average; at the margin it is worth 1 per unit, further ones at most that" in text
+    assert "2 of 2 on average; one unit more is worth at most 1" in text
     assert repr(solve_policy(paper(), AlmostSure(2))) == "<Solution: return 2 with never more than 2 damage>"
     assert repr(solve_policy(paper(), AlmostSure(2), horizon=9)).endswith("never more than 2 damage, within 9 steps>")
 
@@ -549,7 +549,7 @@ def test_a_return_that_no_number_holds_is_no_answer():
 def test_where_there_is_no_end_a_goal_is_missing():
     found = solve_policy(from_transitions([0], [0], [0], [1], [-1], [0]), AlmostSure(3))
     assert found.value == -math.inf
-    assert str(found).endswith("costs add up for ever: name a goal when you read the model")
+    assert str(found).endswith("costs add up for ever: name a goal when reading the model")
     assert "name a goal" in found._repr_html_()
 
 
@@ -576,7 +576,7 @@ def test_failing_may_be_cheaper_than_the_goal():
     found = solve_policy(mdp, AlmostSure(0))
     assert found.value == pytest.approx(-2)
     assert found.reaches("goal") == pytest.approx(0.5)
-    with pytest.raises(ArgumentError, match="known for states that all end runs, not 'busy'"):
+    with pytest.raises(ArgumentError, match="computed for states that all end runs, not 'busy'"):
         found.reaches("busy")
-    with pytest.raises(ArgumentError, match="known for a policy without a horizon"):
+    with pytest.raises(ArgumentError, match="computed for a policy without a horizon"):
         solve_policy(mdp, AlmostSure(0), horizon=3).reaches("goal")

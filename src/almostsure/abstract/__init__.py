@@ -1,8 +1,8 @@
 """Continuous systems: a grid of cells, sound images, proved upper budgets and shields that read real-valued states.
 
 :func:`abstract` makes a finite model of a continuous system; ``almostsure.minimal_budget`` and ``almostsure.Shield``
-take it as they take any other.  The package itself can be called like the function: ``almostsure.abstract(…)`` works
-whether or not ``almostsure.abstract`` was imported as a package before.
+accept it like any other model.  The package itself can be called like the function: ``almostsure.abstract(…)`` works
+whether or not ``almostsure.abstract`` has been imported as a package.
 """
 
 import sys
@@ -18,11 +18,11 @@ from almostsure.abstract.upper import UpperBudget
 __all__ = ["Abstraction", "CellPolicy", "Grid", "Interval", "Maybe", "UpperBudget", "abstract"]
 
 
-class _Room(ModuleType):
-    """A package that shares its name with its main function."""
+class _CallablePackage(ModuleType):
+    """A package that shares its name with its main function, and can be called like it."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Abstraction:
         return abstract(*args, **kwargs)
 
 
-sys.modules[__name__].__class__ = _Room
+sys.modules[__name__].__class__ = _CallablePackage

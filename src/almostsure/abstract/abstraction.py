@@ -1,8 +1,8 @@
 """``abstract``: a sound finite model of a continuous system.
 
-Cells are the states, patterns of actions the choices, and all cells that an enclosure of a cell's image touches the
-outcomes.  Only which outcomes are possible matters for the minimal budget, so the budget of this finite model is an
-upper bound on that of the system, and an upper bound is all that safety needs.
+Its states are cells, its choices are patterns of actions, and the outcomes of a choice are all cells that an enclosure
+of the cell's image touches.  The minimal budget depends only on which outcomes are possible, so that of the finite
+model is an upper bound on that of the system, which is all that safety needs.
 
 Examples
 --------
@@ -59,7 +59,7 @@ class Abstraction:
 
     grid: Grid
     step: Step | None
-    actions: tuple[Any, ...]  # what ``step`` is given for each action id
+    actions: tuple[Any, ...]  # the argument of ``step`` for each action id
     action_names: tuple[str, ...]
     patterns: Patterns
     unsafe: Predicate | None
@@ -71,21 +71,21 @@ class Abstraction:
     post: Callable[..., Any] | None
     name: str
     state_of: Callable[[Any], Any] | None  # the state that an observation shows
-    split: tuple[int, ...]  # into how many pieces images cut a cell, per coordinate
+    split: tuple[int, ...]  # the number of pieces into which cells are cut for their images, per coordinate
 
     # ------------------------------------------------------------------ sizes
 
     @property
     def num_cells(self) -> int:
-        """How many cells the grid has."""
+        """The number of cells of the grid."""
         return self.grid.num_cells
 
     @property
     def num_actions(self) -> int:
-        """How many actions there are; a choice is a pattern of them."""
+        """The number of actions; a choice is a pattern of them."""
         return len(self.actions)
 
-    # ------------------------------------------------------------------ what cells do
+    # ------------------------------------------------------------------ cells and states
 
     def images(self, first: int, last: int) -> Images:
         """The images of a block: cells ``first … last − 1`` of the first coordinate, all cells of the others."""
@@ -93,21 +93,21 @@ class Abstraction:
 
     @cached_property
     def goal_cells(self) -> npt.NDArray[np.bool_]:
-        """The cells that lie in the goal entirely, [num_cells]."""
+        """A mask of the cells that lie entirely in the goal, [num_cells]."""
         if self.goal is None:
             return np.zeros(self.num_cells, np.bool_)
         answer = in_goal(self, open_cells(self, 0, self.grid.cells[0]))
         return np.broadcast_to(answer, self.grid.cells).reshape(-1).copy()
 
     def arrived(self, states: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Which states, [n, coordinates], lie in the goal."""
+        """A mask of the states, [n, coordinates], that lie in the goal."""
         if self.goal is None:
             return np.zeros(len(np.asarray(states)), np.bool_)
         answer = truth("goal", call("goal", self.goal, tuple(self.grid.wrapped(states).T))).surely
         return np.broadcast_to(answer, len(np.asarray(states)))
 
     def initial_cells(self) -> npt.NDArray[np.int64]:
-        """The cells in which an episode may start; all of them where no initial box was given."""
+        """The cells in which an episode may start; all of them if no initial box was given."""
         if self.initial is None:
             return np.arange(self.num_cells)
         shown = self.observation
@@ -122,9 +122,9 @@ class Abstraction:
         return self.grid.cells_of(states)
 
     def damage(self, states: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """The damage of entering states, [n, coordinates]: what a wrapper counts at run time.
+        """The damage of entering states, [n, coordinates], as a wrapper counts it at run time.
 
-        With a goal it is 1 per step until the goal is reached, and what is unsafe counts as more than any budget.
+        With a goal it is 1 per step until the goal is reached, and unsafe states count as more than any budget.
         """
         at = self.grid.wrapped(states)
         point = tuple(at[:, i] for i in range(self.grid.num_coordinates))
@@ -140,7 +140,7 @@ class Abstraction:
     def check_step(
         self, states: npt.ArrayLike, actions: npt.ArrayLike, next_states: npt.ArrayLike, *, observed: bool = False
     ) -> None:
-        """Compare what an environment did with the enclosure of it.
+        """Check that steps of an environment lie in the enclosures of the abstraction.
 
         Parameters
         ----------
@@ -149,12 +149,12 @@ class Abstraction:
         actions
             Their action ids, [n].
         observed
-            Whether these are states as an agent observes them: ``observation_error`` is then allowed for.
+            Whether these are states as an agent observes them, with ``observation_error``.
 
         Raises
         ------
         ModelMismatch
-            If a next state lies outside the enclosure; it names the point, the action and by how much.
+            If a next state lies outside the enclosure; the message names the point, the action and the distance.
         """
         from almostsure.abstract.enclosure.inclusion import check_step
 
@@ -169,7 +169,7 @@ class Abstraction:
         return solve(self, cap=cap)
 
     def check_upper(self, values: npt.ArrayLike) -> UpperBudget:
-        """Verify upper budgets from anywhere.  ``almostsure.check_upper(abstraction, values)`` is the same."""
+        """Verify upper budgets from any source.  ``almostsure.check_upper(abstraction, values)`` is the same."""
         from almostsure.abstract.certificate import check_upper
 
         return check_upper(self, values)
@@ -178,7 +178,7 @@ class Abstraction:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identifies the grid, the actions, the patterns and the images of a sample of cells."""
+        """A hash of the grid, the patterns, the disturbance, the start and the images of a sample of cells."""
         digest = hashlib.sha256()
         grid = self.grid
         digest.update(repr((grid.low, grid.high, grid.cells, grid.periodic, self.patterns.sequences)).encode())
@@ -223,27 +223,32 @@ def abstract(
     ----------
     step
         ``step(state, action)`` takes a tuple of coordinates, numbers or interval arrays, and returns the next tuple, or
-        a list of those that are possible.  Or the id of a known environment, which needs nothing else.
+        a list of the possible next tuples.  Or the id of a known environment, which needs no other argument.
     grid, actions
-        The box and its cells; what ``step`` is given, one value per action id.
+        The box and its cells; the values that ``step`` is given, one per action id.
     unsafe, forbidden
-        True where entering hurts (damage 1, or the damage as a whole number); true where no budget affords to be.
+        Functions of the state.  ``unsafe`` is true where entering does damage 1, or returns the damage as a whole
+        number; ``forbidden`` is true where no budget suffices.
     goal
-        True where the run has arrived.  Each step until then is damage 1, and whatever is unsafe is forbidden.
+        True where the run has arrived.  Each step until then does damage 1, and unsafe states are forbidden.
     pattern
-        The length of the action sequences that are choices, by default 1 or a known system's own; or the sequences.
+        The length of the action sequences that are choices (by default 1, or that of a known system); or the sequences.
     disturbance
-        ``(low, high)``: anything between is added to the next state, each step anew.
+        ``(low, high)``: in each step any value in between is added to the next state.
     observation_error
-        How far what a shield reads may lie from the state: "float32", or one number per coordinate.
+        How far an observation may lie from the state: "float32" for rounding, or one number per coordinate.
     initial
-        ``(low, high)``: where episodes start.  By default anywhere.
+        ``(low, high)``: the box in which episodes start.  By default they start anywhere.
     post
-        ``post(low, high, action) -> (low, high)``: an enclosure of the user's own, instead of ``step``.  It is trusted.
+        ``post(low, high, action) -> (low, high)``: your own enclosure, instead of ``step``.  It is trusted.
     split
-        Into how many pieces cells are cut, per coordinate, when their images are computed: tighter, and more work.
-    action_names, state_of, name
-        For people; the state that an observation shows, for one or many, where they are not the same; for people.
+        The number of pieces into which cells are cut for their images, per coordinate: tighter images for more work.
+    action_names
+        Names of the actions, for messages.
+    state_of
+        A function from an observation (or an array of them) to the state, if they are not the same.
+    name
+        The name of the system, for messages.
 
     Examples
     --------
@@ -276,7 +281,7 @@ def _known(step: str, grid: Grid | None, pattern: Any, **others: Any) -> Abstrac
 def _made(
     parts: dict[str, Any], *, pattern: Any, disturbance: Any, error: Any, initial: Any, split: Any, names: Any
 ) -> Abstraction:
-    """The abstraction of what was given, checked."""
+    """The abstraction of the given parts, after checking them."""
     grid = parts["grid"]
     if not isinstance(grid, Grid):
         raise ArgumentError(f"grid must be a Grid; got {type(grid).__name__}")
@@ -284,7 +289,7 @@ def _made(
         raise ArgumentError("abstract needs either step or post, and not both")
     given = parts["actions"]
     if given is not None and not isinstance(given, Iterable):
-        raise ArgumentError(f"actions must be a list, what step is given for each of them; got {given!r}")
+        raise ArgumentError(f"actions must be a list of the values that step is given; got {given!r}")
     listed = () if given is None else tuple(given)
     if not listed:
         raise ArgumentError("actions must list at least one action; got none")

@@ -1,10 +1,10 @@
-"""Checking upper budgets of cells without trusting whoever computed them.
+"""Checking upper budgets of cells without trusting the solver.
 
-Any v ≥ 0 with v(s) ≥ min over patterns of max over outcomes of (d + max of v over the outcome's cells) is at least what
-the system needs: whoever always plays a minimiser keeps what remains at least v.  One pass checks it, and keeps what
-every pattern of every cell with a finite value needs: the table that a shield reads.
+Any v ≥ 0 with v(s) ≥ min over patterns of max over outcomes of (d + max of v over the outcome's cells) is an upper
+bound on the minimal budget of the system: an agent that always plays a minimiser keeps the remaining budget at v or
+above.  One pass checks this, and stores the need of every pattern of every cell with a finite value, for the shield.
 
-This module shares no code with the solvers; what it trusts is the images.
+This module shares no code with the solvers, but it trusts the images.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ WINDOWS = 64 << 20  # bytes for the largest values of windows
 
 
 class Blocks:
-    """Images of the blocks whose first and last cells along the first coordinate are ``edges``."""
+    """The images of all blocks; block i has the cells ``edges[i][0] … edges[i][1] − 1`` of the first coordinate."""
 
     def __init__(self, abstraction: Abstraction) -> None:
         self.abstraction, self.edges = abstraction, blocks(abstraction)
-        self.kept: Images | None = None  # those of all blocks, where somebody has gathered them
+        self.kept: Images | None = None  # of the whole grid, if they were computed together
 
     def __getitem__(self, number: int) -> Images:
-        """The images of a block, computed when they are asked for."""
+        """The images of a block, computed on access unless they are kept."""
         return self.abstraction.images(*self.edges[number]) if self.kept is None else self.kept
 
 
 def check_upper(abstraction: Abstraction, values: npt.ArrayLike) -> UpperBudget:
-    """Verify in one pass that ``values``, one per cell, never lie below what a shield needs.
+    """Verify in one pass that ``values``, one per cell, are upper budgets.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def check_upper(abstraction: Abstraction, values: npt.ArrayLike) -> UpperBudget:
 def verified(
     abstraction: Abstraction, images: Blocks, values: npt.NDArray[np.int32], *, cap: int | None, engine: str
 ) -> UpperBudget:
-    """The upper budget that ``values`` are, if they are one."""
+    """The values as an ``UpperBudget``; raises if they are too small anywhere."""
     finite = values != INFINITE
     largest = int(values[finite].max(initial=0))
     dtype: Any = np.uint8 if largest < 255 else np.int32
@@ -74,7 +74,7 @@ def verified(
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(part, range(len(images.edges))))
-    needs[row[ended & finite]] = 0  # arrived: nothing is needed any more
+    needs[row[ended & finite]] = 0  # at the goal
     least = needs.min(axis=1, initial=np.iinfo(dtype).max).astype(np.int64)
     least[least == np.iinfo(dtype).max] = INFINITE
     wrong = np.flatnonzero(least > values[finite])
@@ -91,7 +91,7 @@ def verified(
 def _tables(
     abstraction: Abstraction, values: npt.NDArray[np.int32], images: Blocks, dtype: Any
 ) -> npt.NDArray[np.uint8 | np.int32]:
-    """The largest value of every window of the last two coordinates, as long as images are or as memory allows."""
+    """The largest value in every window of the last two coordinates, up to the size of images or of ``WINDOWS``."""
     cells = abstraction.grid.cells if len(abstraction.grid.cells) > 1 else (1, *abstraction.grid.cells)
     found = np.minimum(values, np.iinfo(dtype).max).astype(dtype).reshape(cells)
     first = _planar(images[0])
@@ -102,7 +102,7 @@ def _tables(
         high, wide = (high // 2, wide) if high > wide else (high, wide // 2)
     tables = np.empty((high, wide, *cells), dtype)
     tables[0, 0] = found
-    for j in range(1, wide):  # what wraps around is only asked for where the coordinate does
+    for j in range(1, wide):  # windows that wrap around are read for periodic coordinates only
         np.maximum(tables[0, j - 1], np.roll(found, -j, axis=-1), out=tables[0, j])
     for i in range(1, high):
         for j in range(wide):
@@ -111,7 +111,7 @@ def _tables(
 
 
 def _planar(images: Images) -> Images:
-    """Images of a line as those of a plane of one row: the first coordinate has one cell, which all outcomes reach."""
+    """Images of a one-dimensional grid, as those of a plane with a single row; others unchanged."""
     if images.stride.shape[0] > 1:
         return images
     size, outcomes = images.counts.size, images.start.shape[1]

@@ -1,15 +1,15 @@
-"""Why nothing was proved at a start or elsewhere, what would help, and how tight the bounds are that were proved.
+"""Diagnosis: why no budget was proved for a cell, what would help, and how tight the proved bounds are.
 
-**Why.**  From a cell without a bound, every pattern may end in another one like it, or outside.  The path plays the
-pattern whose image has the smallest such part, and follows nature into it.  The coordinate that *drifted* is the one
-that, held in the middle of the image, would take most of that part away; where nothing would, the one in which the
-image is widest.
+**Why.**  From a cell without a bound, every pattern may end in another such cell, or outside the box.  The path plays
+the pattern whose image has the smallest share of such cells, and goes on from one of them.  The coordinate that
+*drifted* is the one that, fixed at the middle of the image, would reduce that share most; if none would, the one in
+which the image is widest.
 
-**What would help** is tried: the same system in a window around it, with cells of half the width, with patterns
-longer by one, and with both.  Leaving the window counts as leaving the box, so what is proved there holds.
+**What would help** is tried: the same system in a window around the cell, with cells of half the width, with patterns
+longer by one step, and with both.  Leaving the window counts as leaving the box, so bounds proved there hold.
 
-**How tight.**  k̂ is an upper bound.  A lower bound comes from search: with a disturbance that is fixed beforehand, the
-least damage over *all* action sequences of a length is never more than what the point needs.
+**How tight.**  k̂ is an upper bound.  A lower bound comes from search: with a fixed disturbance, the least damage over
+*all* action sequences of a length is at most the minimal budget of the point.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ if TYPE_CHECKING:
     from almostsure.abstract.upper import UpperBudget
 
 Floats = npt.NDArray[np.float64]
-LONGEST = 12  # steps of a path that are told
-WINDOW = 250_000  # cells of a try
-BRANCHES = 1 << 16  # action sequences of one point that a search keeps
-DEEPEST = 100  # steps of a search
+LONGEST = 12  # the most steps of a path
+WINDOW = 250_000  # the most cells of a window
+BRANCHES = 1 << 16  # the most action sequences that the search from one point keeps
+DEEPEST = 100  # the most steps of a search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One step of the path: the best pattern of a cell, and where nature leads it."""
+    """One step of the path: the best pattern of a cell, and the cell that it may lead to."""
 
     cell: int
     pattern: tuple[int, ...]
     next_cell: int  # OUTSIDE: forbidden, or outside the box
-    drifted: int | None  # the coordinate
+    drifted: int | None  # the coordinate that drifted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """What a change gives in a window around the place in question."""
+    """The effect of a change, in a window around the cell in question."""
 
     change: str
-    needs: int  # of that place
-    share: float  # of the window's cells for which something was proved
+    needs: int  # the upper budget of the cell
+    share: float  # the share of the window's cells with an upper budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Why nothing was proved at a cell, and what would help.  Print it."""
+    """Why no budget was proved for a cell, and what would help.  Print it."""
 
     abstraction: Abstraction
     cell: int
-    place: str  # what was asked about, in words
+    place: str  # the cell in words
     needs: int
     moves: tuple[Move, ...]
     tries: tuple[Try, ...]
@@ -80,18 +80,18 @@ class Diagnosis:
     def __str__(self) -> str:
         grid, names = self.abstraction.grid, self.abstraction.action_names
         if self.needs != INFINITE:
-            return f"{grid.describe(self.cell)} needs at most {self.needs}: nothing has to be explained."
+            return f"{grid.describe(self.cell)} needs at most {self.needs}: there is nothing to explain."
         lines = [f"No budget was proved to suffice at {grid.describe(self.cell)}."]
         for move in self.moves:
             played = " ".join(names[action] for action in move.pattern)
             why = "" if move.drifted is None else f", as {grid.names[move.drifted]} drifts"
             where = grid.describe(move.next_cell)
             if move.next_cell == OUTSIDE:
-                where = "leave the box or reach what is forbidden"
+                where = "leave the box or reach a forbidden state"
             lead = "may" if move.next_cell == OUTSIDE else "may lead to"
             lines.append(f"  {played} {lead} {where}{why}")
         if self.drifted:
-            lines.append(f"What drifts most is {self.drifted}: its cells are wide for how far one pattern moves it.")
+            lines.append(f"{self.drifted} drifts most: its cells are wide compared with what one pattern moves it.")
         for one in self.tries:
             found = f"still nothing at {self.place}"
             if one.needs != INFINITE:
@@ -108,7 +108,7 @@ class Tightness:
 
     proved: float  # share of all cells with a finite upper budget
     unproved: int  # cells of the sample without one
-    lost: int  # of these, cells from whose middle damage beyond any budget is forced
+    lost: int  # of these, cells from whose centre damage beyond any budget is forced
     finite: int  # cells of the sample with one
     exact: int  # of these, cells whose lower bound is the same
 
@@ -117,12 +117,12 @@ class Tightness:
         if self.unproved:
             lines.append(
                 f"Of {self.unproved:,} sampled cells without one, {self.lost:,} ({self.lost / self.unproved:.0%}) are "
-                "lost whatever is played; finer cells or longer patterns can help at most the others."
+                "lost under every policy; finer cells or longer patterns can only help the others."
             )
         if self.finite:
             lines.append(
                 f"Of {self.finite:,} sampled cells with one, {self.exact:,} ({self.exact / self.finite:.0%}) need "
-                "exactly that much, as search shows."
+                "exactly that much, by search."
             )
         return "\n".join(lines)
 
@@ -131,7 +131,7 @@ class Tightness:
 
 
 def explain(minimal: UpperBudget, state: int | Sequence[float] | None) -> Diagnosis:
-    """Why a cell or point has no upper budget; of the worst initial cell if none is named."""
+    """Why a cell or point has no upper budget; by default the worst initial cell."""
     abstraction = minimal.abstraction
     if state is None:
         starts = abstraction.initial_cells()
@@ -140,7 +140,7 @@ def explain(minimal: UpperBudget, state: int | Sequence[float] | None) -> Diagno
         cell = abstraction.grid.cell_or_point(state)
         place = f"({', '.join(f'{x:g}' for x in np.ravel(state))})" if is_point(state) else f"cell {cell}"
     if cell < 0:
-        raise ArgumentError(f"{state!r} lies outside the box; nothing is known there. Widen the box.")
+        raise ArgumentError(f"state must lie in the box; got {state!r}, where nothing is known. Widen the box.")
     needs, at = minimal.of(cell), cell
     moves: list[Move] = []
     while needs == INFINITE and at != OUTSIDE and len(moves) < LONGEST and at not in [move.cell for move in moves]:
@@ -170,7 +170,7 @@ def _move(minimal: UpperBudget, cell: int) -> Move:
 
 
 def _off_centre(grid: Grid, cell: int) -> float:
-    """How far a cell lies from the middle of the box, in boxes."""
+    """The distance of a cell from the centre of the box, relative to the box."""
     if cell == OUTSIDE:
         return np.inf
     return float(np.abs((np.array(np.unravel_index(cell, grid.cells)) + 0.5) / grid.cells - 0.5).sum())
@@ -182,7 +182,7 @@ def _bad_part(minimal: UpperBudget, low: list[int], count: list[int]) -> tuple[f
     if 0 in count:
         return 2.0, OUTSIDE, count.index(0) if count.count(0) == 1 else None
     if (np.iinfo(np.uint8).max in count and max(grid.cells) < np.iinfo(np.uint8).max) or max(count) > max(grid.cells):
-        return 0.0, OUTSIDE, None  # ended: nothing follows
+        return 0.0, OUTSIDE, None  # the goal is reached
     axes = [(a + np.arange(n)) % size for a, n, size in zip(low, count, grid.cells, strict=True)]
     bad = minimal.of_state.reshape(grid.cells)[np.ix_(*axes)] == INFINITE
     if not bad.any():
@@ -211,14 +211,14 @@ def _tries(abstraction: Abstraction, cell: int) -> tuple[Try, ...]:
 
 
 def longer_patterns(abstraction: Abstraction) -> Patterns | None:
-    """All patterns that are longer by one, where these are all of a length and not too many."""
+    """All patterns longer by one step, if the patterns are all sequences of a length and this makes not too many."""
     patterns, length = abstraction.patterns, abstraction.patterns.longest + 1
     everything = patterns.count == patterns.num_actions**patterns.longest
     return Patterns(length, patterns.num_actions) if everything and patterns.num_actions**length <= MOST // 8 else None
 
 
 def _try(abstraction: Abstraction, cell: int, change: str, finer: int, patterns: Patterns) -> Try:
-    """Solve in a window around a cell: the whole box where that is small enough."""
+    """Solve in a window around a cell, or in the whole box if that is small enough."""
     grid = abstraction.grid
     side = (WINDOW ** (1 / grid.num_coordinates)) / finer
     wanted = np.array(grid.cells, np.float64)
@@ -241,7 +241,7 @@ def _try(abstraction: Abstraction, cell: int, change: str, finer: int, patterns:
 
 
 def tightness(minimal: UpperBudget, *, sample: int, seed: int) -> Tightness:
-    """Lower bounds at the middles of sampled cells, beside the upper ones."""
+    """Compare lower bounds at the centres of sampled cells with their upper bounds."""
     sample = count("sample", sample, least=0)
     rng, values = np.random.default_rng(seed), minimal.of_state
     finite, unproved = np.flatnonzero(values != INFINITE), np.flatnonzero(values == INFINITE)
@@ -257,9 +257,9 @@ def tightness(minimal: UpperBudget, *, sample: int, seed: int) -> Tightness:
 
 
 def forced(abstraction: Abstraction, points: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Damage that is forced on each of many points, [n, coordinates], whatever is played: a lower bound on its need.
+    """The damage that is forced from each of many points, [n, coordinates]: a lower bound on its minimal budget.
 
-    All action sequences are followed until they are too many, for a few disturbances fixed beforehand.
+    All action sequences are followed until they are too many, for a few fixed disturbances.
     """
     at = np.asarray(points, np.float64)
     bound = np.zeros(len(at), np.int64)
@@ -273,7 +273,7 @@ def forced(abstraction: Abstraction, points: npt.ArrayLike) -> npt.NDArray[np.in
 
 
 def _least(abstraction: Abstraction, point: Floats, push: Floats) -> int:
-    """The least damage over all action sequences, with what is added to each next state."""
+    """The least damage over all action sequences, with ``push`` added to each next state."""
     states, spent = point[None], np.zeros(1, np.int64)
     if abstraction.arrived(states)[0]:
         return 0
@@ -296,7 +296,7 @@ def _least(abstraction: Abstraction, point: Floats, push: Floats) -> int:
 
 
 def stepped(abstraction: Abstraction, states: Floats, action: Any) -> Floats:
-    """One step of points; of several next states the first, and of an enclosure its middle."""
+    """One step of points; the first of several next states, and the midpoint of an enclosure."""
     assert abstraction.step is not None
     after = call("step", abstraction.step, tuple(states.T), action)
     one = coordinates("step", after[0] if isinstance(after, list) else after, states.shape[1])

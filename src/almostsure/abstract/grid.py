@@ -1,8 +1,8 @@
 """``Grid``: a box cut into cells.
 
-Cell i of a coordinate is [edge i, edge i + 1), the last one closed; the edges are floats that every part of the package
-reads from the same array, so a point belongs to exactly one cell and no rounding can put it into another.
-Cells are numbered in C order: the last coordinate runs fastest.
+Cell i of a coordinate is [edge i, edge i + 1), the last one closed.  All parts of the package read the edges from the
+same array of floats, so a point belongs to exactly one cell, whatever is rounded.  Cells are numbered in C order: the
+last coordinate varies fastest.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from almostsure.wording import brief, counted
 Floats = npt.NDArray[np.float64]
 OUTSIDE = -1  # the "cell" of a point outside the box
 MOST_PER_AXIS = 2**15 - 1  # indices of cells along one coordinate fit 16 bits
-TURN = 1e-9  # of a period: what moving a periodic coordinate by whole periods may cost
-PER_CELL = 16  # bytes that solving takes per cell at the very least
+TURN = 1e-9  # the error allowed for moving a periodic coordinate by whole periods, relative to the period
+PER_CELL = 16  # bytes that solving takes per cell, at least
 
 
 @names_right_word
@@ -39,12 +39,12 @@ class Grid:
     low, high
         The corners of the box, one number per coordinate.
     cells
-        How many cells each coordinate is cut into, one number per coordinate.
+        The number of cells along each coordinate.
     periodic
-        Coordinates (their positions) that wrap around, such as angles: ``high`` is ``low`` again, and a step a whole
-        period later does the same.
+        The positions of coordinates that wrap around, such as angles: ``high`` is the same as ``low``, and a step does
+        the same when the coordinate is a period larger.
     names
-        What the coordinates are called in messages and pictures.
+        Names of the coordinates, for messages and pictures.
 
     Examples
     --------
@@ -100,22 +100,22 @@ class Grid:
 
     @property
     def num_cells(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return int(np.prod(self.cells, dtype=np.int64))
 
     @cached_property
     def edges(self) -> tuple[Floats, ...]:
-        """Where cells begin and end, one array per coordinate: [cells + 1], read-only."""
+        """The edges of the cells, one array per coordinate: [cells + 1], read-only."""
         return tuple(map(_edges, self.low, self.high, self.cells))
 
     def with_cells(self, cells: Sequence[int]) -> Grid:
-        """The same box, cut otherwise."""
+        """The same box with other numbers of cells."""
         return Grid(self.low, self.high, cells, periodic=self.periodic, names=self.names)
 
     # ------------------------------------------------------------------ points and cells
 
     def index(self, points: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """The cells of points, [n, coordinates], coordinate by coordinate, and which points lie in the box."""
+        """The cell indices of points, [n, coordinates], and a mask of the points in the box."""
         at = np.asarray(points, np.float64)
         if at.ndim != 2 or at.shape[1] != self.num_coordinates:
             raise ModelError(
@@ -147,7 +147,7 @@ class Grid:
         return int(self.cells_of(at[None])[0])
 
     def cell_or_point(self, state: Any) -> int:
-        """The cell that is meant: the one of that number, or the one of a point (see :func:`is_point`)."""
+        """The cell with a given number, or the cell of a point (see :func:`is_point`)."""
         if is_point(state):
             return self.cell(state)
         number = cell_number(state)
@@ -156,7 +156,7 @@ class Grid:
         return number
 
     def no_cell(self, state: object) -> UnknownName:
-        """The error that something is neither a cell nor a point."""
+        """The error for anything that is neither a cell nor a point."""
         point = f"({', '.join(self.names)}{',' if self.num_coordinates == 1 else ''})"
         return UnknownName(
             "cell", state, (), f"Cells are 0 … {self.num_cells - 1}; a point is a tuple of its coordinates, {point}."
@@ -197,7 +197,7 @@ class Grid:
         return np.sort(np.ravel_multi_index(np.ix_(*axes), self.cells).ravel()).astype(np.int64)
 
     def _around(self, axis: int, low: float, high: float) -> npt.NDArray[np.intp]:
-        """The cells of a periodic coordinate that values from low to high touch, or nearly touch."""
+        """The cells of a periodic coordinate that the interval [low, high] touches, or nearly touches."""
         edges, period = self.edges[axis], self.high[axis] - self.low[axis]
         slack = TURN * period
         begin = low - slack - period * np.floor((low - slack - edges[0]) / period)
@@ -214,7 +214,7 @@ class Grid:
         return f"cell {cell} ({', '.join(parts)})"
 
     def wrapped(self, points: npt.ArrayLike) -> Floats:
-        """Points, [n, coordinates], whose periodic coordinates are moved into the box."""
+        """Points, [n, coordinates], with periodic coordinates moved into the box."""
         at = np.array(points, np.float64)
         for axis in self.periodic:
             at[:, axis] = self.unwound(axis, at[:, axis])
@@ -236,9 +236,9 @@ class Grid:
 
 
 def is_point(state: object) -> bool:
-    """Whether this is one point: a tuple, or a list or array in a row that does not hold whole numbers only.
+    """Whether this is one point: a tuple, a list with a float in it, or a one-dimensional float array.
 
-    Whole numbers in a list or array are cells, since a cell must never be taken for a point or a point for a cell.
+    Lists and arrays of integers are cells, so that a cell is never taken for a point, nor a point for a cell.
     """
     if isinstance(state, list):
         return not all(isinstance(value, (int, np.integer)) for value in state)
@@ -246,14 +246,14 @@ def is_point(state: object) -> bool:
 
 
 def cell_number(state: object) -> int:
-    """A whole number as it is, and −1 for everything else: 9.0 may be a coordinate, and is no number of a cell."""
+    """An integer itself, and −1 for anything else: 9.0 may be a coordinate, and is not a cell number."""
     if isinstance(state, np.ndarray) and state.ndim == 0:
         state = state[()]
     return int(state) if isinstance(state, (int, np.integer)) and not isinstance(state, bool) else OUTSIDE
 
 
 def _edges(low: float, high: float, count: int) -> Floats:
-    """The edges of one coordinate; a grid with twice the cells has these among its own."""
+    """The edges of one coordinate; those of a grid with twice the cells include them."""
     steps = np.arange(count + 1, dtype=np.float64)
     edges = low * ((count - steps) / count) + high * (steps / count)
     edges[0], edges[-1] = low, high
@@ -287,7 +287,7 @@ def _check_box(low: tuple[float, ...], high: tuple[float, ...], cells: tuple[int
         if not 1 <= count <= MOST_PER_AXIS:
             raise ArgumentError(f"cells must be 1 … {MOST_PER_AXIS} per coordinate; got {count} at {name}")
         if not (np.diff(_edges(a, b, count)) > 0).all():
-            raise ArgumentError(f"{count} cells between {a:g} and {b:g} at {name} are narrower than floats can tell")
+            raise ArgumentError(f"{count} cells between {a:g} and {b:g} at {name} are too narrow for floats")
 
 
 def _check_memory(cells: tuple[int, ...]) -> None:

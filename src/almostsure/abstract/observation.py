@@ -1,7 +1,7 @@
-"""How what an agent observes differs from the state: not at all, by rounding to float32, or by a stated amount.
+"""The observation error: none, rounding to float32, or a stated bound.
 
-A shield reads the observation, and the observation decides the cell.  So the true states of a cell are those whose
-observation may lie in it, and an image is made of everything that may be observed.
+A shield reads observations, and the observation determines the cell.  So the true states of a cell are those whose
+observation may lie in it, and an image contains all possible observations.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from almostsure.abstract.grid import TURN, Grid
 from almostsure.errors import ArgumentError
 from almostsure.wording import counted
 
-HALF_UNIT = 2.0**-24  # a float32 differs from what it was rounded from by at most this, relatively
+HALF_UNIT = 2.0**-24  # the largest relative error of rounding to float32
 LEAST = 2.0**-149
 
 
 class Observation:
-    """The distance between states and observations.
+    """The relation between states and observations.
 
     Parameters
     ----------
     grid
         The grid whose cells are observed.
     error
-        None if the observation is the state; "float32" if it is the state rounded to that; or the largest absolute
+        None if the observation is the state; "float32" if it is the state rounded to float32; or the largest absolute
         error, one number per coordinate.
     """
 
@@ -49,7 +49,7 @@ class Observation:
             self.turn[axis] = TURN * (grid.high[axis] - grid.low[axis])
 
     def with_rounding(self) -> Observation:
-        """The same distance, and the rounding to float32 besides."""
+        """The same with rounding to float32 in addition."""
         other = copy.copy(self)
         other.rounded = True
         return other
@@ -67,12 +67,12 @@ class Observation:
         return Interval(down(low), up(high))
 
     def observed(self, axis: int, states: Interval) -> Interval:
-        """What may be observed of ``states``, before it is rounded to float32 (which is monotone)."""
+        """The possible observations of ``states``, before rounding to float32 (which is monotone)."""
         extra = self.margin[axis]
         return states if extra == 0 else Interval(down(states.low - extra), up(states.high + extra))
 
     def rounded_to(self, seen: Interval) -> Interval:
-        """``seen`` as it is shown: rounded to float32 where the observation is."""
+        """``seen``, rounded to float32 if observations are."""
         if not self.rounded:
             return seen
         with np.errstate(over="ignore"):

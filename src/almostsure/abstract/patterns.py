@@ -1,8 +1,9 @@
-"""``Patterns``: the action sequences that are choices, and what is left of those that have begun.
+"""``Patterns``: the action sequences that are choices, and the rests of those that have begun.
 
-One action for one step often has no safe set although the system is easily held: small moves against wide cells let the
-enclosure drift.  A sequence of m actions moves far enough.  The shield stays one of single actions.  It remembers which
-*rests* of begun patterns agree with what was played; the set of rests is a set of bits, ``WORD`` of them per word.
+With single steps there is often no safe set, although the system is easy to control: a step moves the state by less
+than a cell, and the enclosure drifts.  A sequence of m actions moves far enough.  The shield still allows single
+actions.  It remembers which *rests* (remaining actions) of begun patterns agree with the actions played; this set is
+stored as bits, ``WORD`` of them per integer.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Patterns:
-    """Sequences of actions, all of a length or those listed.
+    """Sequences of actions: all of a given length, or a list of them.
 
     Parameters
     ----------
     pattern
         The length, for all sequences of that length; or the sequences of action ids.
     num_actions
-        How many actions there are.
+        The number of actions.
     """
 
     def __init__(self, pattern: int | Sequence[Sequence[int]], num_actions: int) -> None:
@@ -48,23 +49,23 @@ class Patterns:
 
     @property
     def count(self) -> int:
-        """How many patterns there are."""
+        """The number of patterns."""
         return len(self.sequences)
 
     @property
     def longest(self) -> int:
-        """The most steps that a pattern has."""
+        """The length of the longest pattern."""
         return max(map(len, self.sequences))
 
     @property
     def words(self) -> int:
-        """How many integers hold the rests of begun patterns."""
+        """The number of integers that hold a set of rests."""
         return -(-len(self.rests) // WORD)
 
     # ------------------------------------------------------------------ sets of rests, many at once
 
     def unpacked(self, words: Sequence[Any], size: int) -> Bools:
-        """Which rests are in each set, [size, rests]."""
+        """Sets of rests as masks, [size, rests]."""
         bits = np.zeros((size, len(self.rests)), np.bool_)
         for w, word in enumerate(words):
             here = np.arange(w * WORD, min((w + 1) * WORD, len(self.rests)))
@@ -72,13 +73,16 @@ class Patterns:
         return bits
 
     def packed(self, bits: Bools) -> tuple[Ints, ...]:
-        """Sets of rests, [size, rests], as words."""
+        """Masks of rests, [size, rests], as words."""
         weights = np.int64(1) << np.arange(WORD, dtype=np.int64)
         pieces = (bits[:, w * WORD : (w + 1) * WORD] for w in range(self.words))
         return tuple((piece * weights[: piece.shape[1]]).sum(axis=1) for piece in pieces)
 
     def actions(self, safe: Bools, begun: Bools) -> Bools:
-        """Which actions begin a safe pattern, [size, patterns], or continue a begun one, [size, num_actions]."""
+        """The mask, [size, num_actions], of actions that begin a safe pattern or continue a begun one.
+
+        ``safe`` is [size, patterns], and ``begun`` [size, rests].
+        """
         allowed = np.zeros((len(safe), self.num_actions), np.bool_)
         for action in range(self.num_actions):
             allowed[:, action] = safe[:, self.first == action].any(axis=1) | begun[:, self.rest_first == action].any(
@@ -87,7 +91,7 @@ class Patterns:
         return allowed
 
     def after(self, safe: Bools, begun: Bools, actions: Ints) -> Bools:
-        """The rests that are left when ``actions`` are played, [size, rests]."""
+        """The rests that remain after ``actions``, [size, rests]."""
         left = np.zeros((len(safe), len(self.rests)), np.bool_)
         begins, continues = safe & (self.first == actions[:, None]), begun & (self.rest_first == actions[:, None])
         for rest in range(len(self.rests)):
@@ -116,6 +120,6 @@ def _sequences(pattern: int | Sequence[Sequence[int]], num_actions: int) -> tupl
     if num_actions**length > MOST:
         raise ArgumentError(
             f"pattern={length} makes {num_actions}^{length} = {num_actions**length:,} sequences; at most {MOST:,} are "
-            "supported. Take shorter patterns, or list the sequences that matter."
+            "supported. Use shorter patterns, or list the sequences that matter."
         )
     return tuple(itertools.product(range(num_actions), repeat=length))

@@ -1,4 +1,4 @@
-"""Pictures of upper budgets: two coordinates, the others fixed, and trajectories inside."""
+"""Pictures of upper budgets: two coordinates with the others fixed, and trajectories."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 Axis = str | int  # a coordinate, by name or position
-At = Mapping[str, float] | None  # where the others are fixed
+At = Mapping[str, float] | None  # the values of the others
 SAFE, SOME, OPEN, PATH = "#2f7d6d", "#b5d3c8", "#f1ede5", "#c8374d"  # proved; elsewhere; nowhere; trajectories
-FRAMES = 21  # of a slider, at most
-LONGEST = 200  # steps of the run that is drawn
+FRAMES = 21  # the most frames of a slider
+LONGEST = 200  # the most steps of the run that is drawn
 SCRIPT = """for (const slider of document.querySelectorAll("input[type=range]")) {
   const frames = slider.closest("figure").querySelectorAll("img");
   const show = () => frames.forEach((frame, i) => { frame.hidden = i !== Number(slider.value); });
@@ -56,7 +56,7 @@ def plot(minimal: UpperBudget, x: Axis, y: Axis, *, at: At, trajectory: npt.Arra
     if across == up:
         raise ArgumentError(f"x and y must be two coordinates; got {grid.names[across]} twice")
     fixed = _fixed(minimal, at)
-    # What cells need, [up, across, the other coordinates], and where the others are fixed.
+    # Upper budgets, [up, across, the other coordinates], and the indices at which the others are fixed.
     values = np.moveaxis(minimal.of_state.reshape(grid.cells), (up, across), (0, 1))
     place = np.delete(np.unravel_index(grid.cell(fixed.tolist()), grid.cells), (across, up))
     figure = new_figure(6.0, 4.4)
@@ -84,7 +84,7 @@ def plot(minimal: UpperBudget, x: Axis, y: Axis, *, at: At, trajectory: npt.Arra
 
 
 def _line(minimal: UpperBudget) -> Figure:
-    """The same of a system with one coordinate: its budgets as bars, with nothing where nothing was proved."""
+    """The picture for one coordinate: upper budgets as bars, with gaps where none is proved."""
     grid = minimal.abstraction.grid
     figure = new_figure(6.0, 2.6)
     from matplotlib.ticker import MaxNLocator
@@ -92,14 +92,14 @@ def _line(minimal: UpperBudget) -> Figure:
     axes = figure.add_subplot()
     proved = minimal.of_state != INFINITE
     low, high = grid.edges[0][:-1][proved], grid.edges[0][1:][proved]
-    axes.bar(low, minimal.of_state[proved] + 0.1, high - low, align="edge", color=SAFE)  # 0 must be seen, too
+    axes.bar(low, minimal.of_state[proved] + 0.1, high - low, align="edge", color=SAFE)  # so that 0 is visible
     axes.set(xlim=(grid.low[0], grid.high[0]), xlabel=grid.names[0], ylabel="needs at most", title="upper budgets")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 
 
 def page(minimal: UpperBudget, x: Axis, y: Axis, *, slider: Axis | None = None, at: At = None, path: Any = None) -> str:
-    """A figure with a slider for a third coordinate, as HTML without anything from outside."""
+    """A figure with a slider for a third coordinate, as self-contained HTML."""
     grid = minimal.abstraction.grid
     if grid.num_coordinates == 1:
         return f"<figure>{_frame(minimal, 0, 0, {}, None)}</figure>"
@@ -122,7 +122,7 @@ def page(minimal: UpperBudget, x: Axis, y: Axis, *, slider: Axis | None = None, 
 
 
 def write_page(path: str | PathLike[str], minimal: UpperBudget, figure: str) -> None:
-    """Write a figure as a page of its own, with a policy that allows nothing but itself."""
+    """Write a figure as a page, with a content-security policy that allows nothing else."""
     script, style = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (SCRIPT, STYLE))
     policy = f"default-src 'none'; img-src data:; script-src 'sha256-{script}'; style-src 'sha256-{style}'"
     title = html.escape(minimal.abstraction.name or "upper budgets")
@@ -141,7 +141,7 @@ def write_page(path: str | PathLike[str], minimal: UpperBudget, figure: str) -> 
 
 
 def example_run(minimal: UpperBudget) -> Floats | None:
-    """States of random allowed play from the middle of the start; None where it is not said or nothing was proved."""
+    """The states of a run of random allowed actions from the centre of the start; None without a start or a proof."""
     abstraction, budget = minimal.abstraction, minimal.smallest_budget()
     if abstraction.initial is None or abstraction.step is None or budget == INFINITE:
         return None
@@ -187,7 +187,7 @@ def _axis(minimal: UpperBudget, coordinate: Axis) -> int:
 
 
 def _fixed(minimal: UpperBudget, at: At) -> Floats:
-    """A point that the picture passes through: the start's middle where there is one, else the box's."""
+    """A point of the picture's plane: the centre of the start, or else of the box, with the values ``at``."""
     abstraction = minimal.abstraction
     low, high = abstraction.initial or (abstraction.grid.low, abstraction.grid.high)
     point: Floats = (np.array(low) + np.array(high)) / 2

@@ -1,17 +1,17 @@
-"""The upper budget k̂ of every cell, exactly for the finite model that the images make.
+"""The upper budget k̂ of every cell: the minimal budget of the finite model that the images define.
 
 **Levels**, as for finite models: W_L, the cells that need at most L, is the largest set X in which every cell has a
-pattern all of whose outcomes end in X with damage 0, or in W_{L−d} with damage d ≥ 1.  A sweep takes the cells out of
-X for which no pattern holds any more; sweeps are repeated until one takes out nothing.  A pattern that has failed at a
-level never holds again at it, so each cell keeps the first that has not, and where that one ends.
+pattern all of whose outcomes end in X with damage 0, or in W_{L−d} with damage d ≥ 1.  A sweep removes the cells of X
+for which no pattern holds any more; sweeps are repeated until one removes nothing.  A pattern that has failed at a
+level never holds again at that level, so each cell stores its first pattern that has not failed, and where it ends.
 
-An outcome is a box of cells.  Whether it lies in X is one look at a word: before each sweep X is shrunk by every window
-of rows that images have (*erosion*), 64 cells at a time, and the last coordinate is a range of bits.  A sweep passes
-over the words of cells whose patterns end where the sweep before took out nothing.
+An outcome is a box of cells.  Testing whether it lies in X takes one look at a word: before each sweep X is eroded by
+every window of rows that occurs in images, 64 cells at a time, and the last coordinate is a range of bits.  A sweep
+skips words of cells whose patterns end where the last sweep removed nothing.
 
-**Arrival.**  With a goal every choice costs at least 1, and values can be settled in ascending order, as Dijkstra does:
-each choice waits for one unsettled cell of its image; when that is settled it looks for the next one, and when there is
-none its cost is known.  Every cell of every image is looked at once.
+**Arrival.**  With a goal every choice costs at least 1, so values are settled in ascending order (Dijkstra).  Each
+choice waits for one unsettled cell of its image; once that is settled it looks for the next one, and if there is none
+its cost is known.  Every cell of every image is visited once.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 Words = npt.NDArray[np.uint64]
 THREADS = 2
-WINDOWS = 64 << 20  # bytes for the eroded sets
-BYTES_PER_CHOICE = 12  # of the arrival engine, beside the images
+WINDOWS = 64 << 20  # the most bytes for the eroded sets
+BYTES_PER_CHOICE = 12  # of the arrival engine, in addition to the images
 
 
 def gathered(abstraction: Abstraction) -> Blocks:
-    """The images of all blocks: kept as one where they fit, computed again where they do not."""
+    """The images of all blocks: kept in memory if they fit, and otherwise computed on every access."""
     images = Blocks(abstraction)
     images.kept = _gathered(images, sharing=True) or _gathered(images, sharing=False)
     return images
 
 
 def _gathered(images: Blocks, *, sharing: bool) -> Images | None:
-    """The images of the whole grid, filled in block by block on all cores; None if they do not fit or not share."""
+    """The images of the whole grid, filled in block by block; None if they do not fit in memory or cannot share."""
     abstraction, (first, last) = images.abstraction, images.edges[0]
     found = block_ranges(abstraction, first, last)
     packed = Packed(abstraction.grid.cells, 0, found, last - first, sharing=sharing)
@@ -64,7 +64,7 @@ def _gathered(images: Blocks, *, sharing: bool) -> Images | None:
 
 
 def _rows(images: Blocks, number: int) -> tuple[int, int]:
-    """The first row of a block and how many there are; a row is all cells of the last coordinate."""
+    """The first row of a block and its number of rows; a row is all cells along the last coordinate."""
     shape = images.abstraction.grid.cells
     if len(shape) == 1:
         return 0, 1
@@ -89,7 +89,7 @@ def solve(abstraction: Abstraction, *, cap: int | None = None) -> UpperBudget:
 
 
 def solve_arrival(abstraction: Abstraction, images: Blocks, cap: int) -> npt.NDArray[np.int32]:
-    """The steps within which arrival is proved, for every cell."""
+    """The number of steps within which arrival is proved, for every cell."""
     cells, patterns = abstraction.num_cells, abstraction.patterns.count
     require(BYTES_PER_CHOICE * cells * patterns, "the proof of arrival", "Take fewer cells or patterns.")
     value = np.where(abstraction.goal_cells, 0, INFINITE).astype(np.int32)
@@ -148,7 +148,7 @@ def _level(
     alive = _bits(np.ones(grid.num_cells, np.bool_), grid.cells[-1])
     changed = np.zeros(alive.shape, np.bool_)  # in the sweep before
     reach = np.zeros((*alive.shape, shape.size, 2), np.int16)
-    reach[..., 0] = (*grid.cells[:-1], alive.shape[1])  # nothing yet
+    reach[..., 0] = (*grid.cells[:-1], alive.shape[1])  # an empty box
     task = kernels.Task(
         shape=shape,
         alive=alive,
@@ -221,7 +221,7 @@ def _cells(bits: Words, width: int) -> npt.NDArray[np.bool_]:
 
 
 def _windows(counts: npt.NDArray[np.int64], size: int) -> list[int]:
-    """Which window lengths to erode by, per leading coordinate; 1 where a loop over the rows must do."""
+    """The largest window length of the eroded sets, per leading coordinate; 1 where kernels loop over rows instead."""
     windows: list[int] = counts[:-1].tolist()
     while size * int(np.prod(windows, dtype=np.int64)) > WINDOWS and max(windows, default=1) > 1:
         windows[int(np.argmax(windows))] = 1
@@ -229,7 +229,7 @@ def _windows(counts: npt.NDArray[np.int64], size: int) -> list[int]:
 
 
 def _eroded(bits: Words, cells: tuple[int, ...], periodic: tuple[int, ...], windows: list[int]) -> Words:
-    """A set shrunk by every combination of windows, flat; the window of the first coordinate varies slowest."""
+    """A set eroded by every combination of windows, flat; the window of the first coordinate varies slowest."""
     sets = bits.reshape(1, *cells[:-1], -1)
     for axis in range(len(windows) - 1, -1, -1):
         grown = np.empty((windows[axis], *sets.shape), np.uint64)
@@ -246,7 +246,7 @@ def _eroded(bits: Words, cells: tuple[int, ...], periodic: tuple[int, ...], wind
 def _sets(
     bits: Words, per_set: int, windows: list[int], changed: npt.NDArray[np.bool_], *, fresh: bool
 ) -> kernels.Sets:
-    """Eroded sets in the form that kernels read; ``changed`` are the words that lost cells."""
+    """Eroded sets in the form that kernels read; ``changed`` is a mask of the words that lost cells."""
     before = np.zeros([n + 1 for n in changed.shape], np.int32)
     before[(slice(1, None),) * changed.ndim] = changed
     for axis in range(changed.ndim):
@@ -263,5 +263,5 @@ def _sets(
 
 
 def _steps(shape: Sequence[int]) -> npt.NDArray[np.int64]:
-    """How far neighbours along each coordinate are apart in an array of this shape."""
+    """The distance between neighbours along each coordinate in an array of this shape."""
     return np.cumprod([1, *shape[:0:-1]], dtype=np.int64)[::-1][: len(shape)]

@@ -1,4 +1,4 @@
-"""``UpperBudget``: what every cell needs at most, verified, and what every pattern of it needs."""
+"""``UpperBudget``: a verified upper bound on the minimal budget of every cell, and the need of every pattern."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class UpperBudget:
     """Upper bounds k̂ on the minimal budgets of the states in each cell.
 
-    Made by ``minimal_budget(abstraction)`` or ``check_upper(abstraction, values)``; both verify it.  ``INFINITE``
-    stands where no finite bound was proved (or, with a cap, none up to the cap): the system itself may need less.
+    Made by ``minimal_budget(abstraction)`` or ``check_upper(abstraction, values)``; both verify it.  ``INFINITE`` means
+    that no finite bound was proved (or, with a cap, none up to the cap): the system itself may need less.
 
     Examples
     --------
@@ -58,12 +58,12 @@ class UpperBudget:
     # ------------------------------------------------------------------ questions
 
     def of(self, state: int | Sequence[float]) -> int:
-        """What a cell (its number) or the cell of a point needs at most; INFINITE outside the box too."""
+        """The upper budget of a cell (its number) or of the cell of a point; INFINITE outside the box too."""
         cell = self.abstraction.grid.cell_or_point(state)
         return INFINITE if cell < 0 else int(self.of_state[cell])
 
     def patterns(self, state: int | Sequence[float]) -> dict[tuple[int, ...], int]:
-        """What each pattern needs at most from a cell or point; those that nothing suffices for are left out."""
+        """The upper bound on the need of each pattern at a cell or point, without those for which it is ∞."""
         cell = self.abstraction.grid.cell_or_point(state)
         if cell < 0 or self.row[cell] < 0:
             return {}
@@ -72,7 +72,7 @@ class UpperBudget:
         return {sequence: need for sequence, need in zip(sequences, needs, strict=True) if need != most}
 
     def smallest_budget(self) -> int:
-        """A budget that suffices at the start: the worst of the initial cells decides."""
+        """The least budget that is proved to suffice in all initial cells."""
         return int(self.of_state[self.abstraction.initial_cells()].max())
 
     def safe_share(self, budget: int = 0) -> float:
@@ -80,18 +80,18 @@ class UpperBudget:
         return float((self.of_state <= min(budget, INFINITE - 1)).mean())
 
     def histogram(self) -> dict[int, int]:
-        """How many cells need which budget at most, ascending; the last key may be INFINITE."""
+        """The number of cells by upper budget, ascending; the last key may be INFINITE."""
         values, counts = np.unique(self.of_state, return_counts=True)
         return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
     def explain(self, state: int | Sequence[float] | None = None) -> Diagnosis:
-        """Why nothing was proved at a cell or point, and what would help; by default at the worst start."""
+        """Why no budget was proved for a cell or point, and what would help; by default for the worst initial cell."""
         from almostsure.abstract.diagnosis import explain
 
         return explain(self, state)
 
     def tightness(self, *, sample: int = 100, seed: int = 0) -> Tightness:
-        """How tight the bounds are: lower bounds by search, on a sample of cells with and without upper ones."""
+        """How tight the bounds are: lower bounds by search, on samples of cells with and without an upper budget."""
         from almostsure.abstract.diagnosis import tightness
 
         return tightness(self, sample=sample, seed=seed)
@@ -103,7 +103,7 @@ class UpperBudget:
         return CellShield(self)
 
     def policy(self) -> CellPolicy:
-        """The strategy that the proof is about, as a policy that can be played, saved and exported."""
+        """The policy behind the proof, which can be played, saved and exported."""
         from almostsure.abstract.shield.policy import CellPolicy
 
         return CellPolicy(self)
@@ -119,7 +119,7 @@ class UpperBudget:
 
     @classmethod
     def load(cls, path: str | PathLike[str], abstraction: Abstraction) -> UpperBudget:
-        """Read upper budgets of ``abstraction`` and verify them: a file that claims too little is refused."""
+        """Read upper budgets of ``abstraction`` and verify them: files with too small values are refused."""
         file_name(path, "UpperBudget.load(path, abstraction)")
         arrays, strings = load_tensors(path, kind="upper", model=fingerprint_of(abstraction))
         with must_hold(path, "upper budgets of its system"):
@@ -129,7 +129,7 @@ class UpperBudget:
                     raise ValueError(f"its {name} must be {made}; got {strings[name]}")
         return found
 
-    # ------------------------------------------------------------------ for people
+    # ------------------------------------------------------------------ pictures
 
     def plot(
         self,
@@ -139,17 +139,17 @@ class UpperBudget:
         at: Mapping[str, float] | None = None,
         trajectory: npt.ArrayLike | None = None,
     ) -> Figure:
-        """A picture of two coordinates: what cells need at most, and a trajectory.  Needs ``almostsure[plot]``.
+        """A picture of the upper budgets over two coordinates, and a trajectory.  Needs ``almostsure[plot]``.
 
-        Pale cells have an upper budget for other values of the fixed coordinates only.  Of a system with one coordinate
-        it shows what its cells need, as bars.
+        Pale cells have an upper budget only for other values of the fixed coordinates.  For a system with one
+        coordinate, the upper budgets are shown as bars.
 
         Parameters
         ----------
         x, y
             The coordinates, by name or position.
         at
-            Where the others are fixed, by name; by default in the middle of the start, or else of the box.
+            The values of the other coordinates, by name; by default those at the centre of the start, or of the box.
         trajectory
             States of a run, [steps, coordinates], drawn on top.
         """
@@ -167,16 +167,16 @@ class UpperBudget:
         at: Mapping[str, float] | None = None,
         trajectory: npt.ArrayLike | None = None,
     ) -> None:
-        """Write a page with the picture of two coordinates and a slider for a third: by default the first other one.
+        """Write a page with the picture of two coordinates and a slider for a third (by default the first other one).
 
-        The trajectory is by default one of 200 random allowed actions from the middle of the start.
+        The default trajectory is a run of up to 200 random allowed actions from the centre of the start.
         """
         from almostsure.abstract.pictures import page, write_page
 
         write_page(path, self, page(self, x, y, slider=slider, at=at, path=trajectory))
 
     def _repr_html_(self) -> str:
-        """In a notebook: the facts and, where there is Matplotlib, the picture with its slider."""
+        """In a notebook: the summary and, if Matplotlib is installed, the picture with its slider."""
         import html
 
         from almostsure.abstract.pictures import SCRIPT, page
@@ -207,21 +207,21 @@ class UpperBudget:
 
 
 def claimed(path: str | PathLike[str], arrays: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """The values in a file, which nothing has verified yet."""
+    """The values in a file, not yet verified."""
     if set(arrays) != {"of_state"}:
         raise CorruptFile(f"{path!s} must hold of_state; got {sorted(arrays)}", path=path)
     return arrays["of_state"]
 
 
 def fingerprint_of(abstraction: object) -> str:
-    """The fingerprint of the system that a file is to belong to, if it is one."""
+    """The fingerprint of an abstraction; raises if it is none."""
     if not hasattr(abstraction, "check_upper"):
         raise ArgumentError(f"abstraction must be an Abstraction; got {type(abstraction).__name__}.")
     return str(abstraction.fingerprint)  # type: ignore[attr-defined]
 
 
 def _made_of(abstraction: Abstraction) -> dict[str, str]:
-    """The cells and the patterns, for whoever checks a file of a system that has a name."""
+    """The grid and the patterns as JSON, from which ``almostsure check`` rebuilds the abstraction of a known system."""
     grid = abstraction.grid
     made = {"low": grid.low, "high": grid.high, "cells": grid.cells, "periodic": grid.periodic}
     return {"grid": json.dumps(made), "patterns": json.dumps(abstraction.patterns.sequences)}

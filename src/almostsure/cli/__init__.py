@@ -1,4 +1,4 @@
-"""The ``almostsure`` command; ``docs/command-line.md`` shows it at work, and :mod:`almostsure.cli.exits` ends it."""
+"""The ``almostsure`` command.  ``docs/command-line.md`` shows it in use; :mod:`almostsure.cli.exits` has exit codes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NOTHING = "interrupted; nothing was written."
 def main() -> None:
     """Run the command line, and exit with its code.
 
-    While it is loaded, Ctrl-C ends the process at once: an exception in the middle of an import may be taken for
-    another one.  Once the code is known, Ctrl-C has nothing left to stop.  Where it is ignored it stays so.
+    During imports, Ctrl-C ends the process at once: an exception inside an import may be mistaken for another one.
+    After the command, when its code is known, Ctrl-C is ignored.  If SIGINT was ignored from the start, it stays so.
     """
     heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
@@ -28,13 +28,13 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = run(sys.argv[1:])
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except KeyboardInterrupt:  # just before or after what runs to its exit
+    except KeyboardInterrupt:  # outside ``run``, which handles it
         _stop()
     sys.exit(code)
 
 
 def _stop(*_: object) -> NoReturn:
-    """End the process with the words, or the JSON object, that every interrupted command ends with."""
+    """End the process with the message, or the JSON object, of every interrupted command."""
     if "--json" in sys.argv:
         import json
 

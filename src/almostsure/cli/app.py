@@ -20,12 +20,12 @@ from almostsure.cli.exits import DEBUG, run_to_exit
 from almostsure.cli.output import prepare_streams
 from almostsure.exports import package_version
 
-PANELS = {  # of the help, and their commands, in the order in which it lists them
+PANELS = {  # the panels of the help and their commands, in order
     "First steps": (demo, models),
     "Questions about a model": (budget, explain, suggest, frontier, solve, simulate, learn, compare, abstract),
     "Evidence and files": (check, convert, export, report, paper),
 }
-EXAMPLES = {  # shown by --help, each command with one that can be typed as it stands
+EXAMPLES = {  # shown by --help: one command line for each command, which works as it is
     "demo": "almostsure demo",
     "models": "almostsure models quicksand",
     "budget": "almostsure budget gym:FrozenLake-v1 --constants map_name=8x8",
@@ -46,7 +46,7 @@ EXAMPLES = {  # shown by --help, each command with one that can be typed as it s
 
 
 class _Bare:
-    """A command whose help shows a flag as what is typed, without a type behind it."""
+    """A command whose help shows flags without a type."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
@@ -57,7 +57,7 @@ class _Bare:
 
 
 class _Group(_Bare, TyperGroup):
-    """The commands; typer turns Ctrl-C into an exit code without a word, and Abort into neither."""
+    """The group of commands, in which Ctrl-C raises Abort: typer would turn it into an exit code without a message."""
 
     def make_context(self, *given: Any, **options: Any) -> Any:
         try:
@@ -84,7 +84,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
     help="Plan and learn policies that never exceed a damage budget.",
-    epilog="Begin with: almostsure demo. Any command takes --debug, which shows the traceback of an error.",
+    epilog="Begin with: almostsure demo. Every command has --debug, which shows the traceback of an error.",
 )
 
 for panel, bodies in PANELS.items():

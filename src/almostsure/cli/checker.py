@@ -1,10 +1,9 @@
 """The trusted process of ``almostsure check``: the reader of the model, the reader of the result, and the checker.
 
-It is started as ``python -I checker.py REQUEST``, in a process of its own.  The package is put in place as a bare
-name, without running its ``__init__``, so that nothing is imported but what the checker and the readers import
-themselves; no engine is.  The answer lists every module of the package that was loaded, and how many lines they have:
-that, Python, NumPy, and the libraries that parse the two files are what a reviewer has to trust.  One of them is large:
-a PRISM, JANI or DRN file is read by Storm.
+It is started as ``python -I checker.py REQUEST``, in a separate process.  The package is registered without running its
+``__init__``, so that only the modules are loaded that the checker and the readers import, and no engine.  The answer
+lists these modules and their number of lines.  A reviewer has to trust them, Python, NumPy, and the libraries that
+parse the two files.  One of these is large: PRISM, JANI and DRN files are read by Storm.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[1]
-STORM = "almostsure.model.storm.process"  # loaded where Storm is asked
+STORM = "almostsure.model.storm.process"  # loaded if Storm reads the model
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
             named = f" This command knows {', '.join(_systems())}." if kind == "upper" else ""
             what = f"{path!r} holds {OTHERS[kind]} and verifies, given the system that it was made for."
             raise FileError(what + named)
-        raise FileError(f"{path!r} holds a {kind}, which has no certificate; a budget and a shield have one.")
+        raise FileError(f"{path!r} holds a {kind}, which has no certificate; budgets and shields have one.")
     mdp = as_model(request["model"], **request["options"])
     if request.get("monitors"):
         from almostsure.cli.monitors import with_monitors
@@ -68,13 +67,13 @@ def _check(request: dict[str, Any]) -> dict[str, Any]:
     return _verified(request, kind, about, mdp.origin.uncertain, CHECKS[kind](path, mdp, kind))
 
 
-Claims = tuple[dict[str, Any], Callable[[], object]]  # what a file claims, and how to verify that
+Claims = tuple[dict[str, Any], Callable[[], object]]  # the claims of a file, and a function that verifies them
 
 
 def _verified(
     request: dict[str, Any], kind: str, about: dict[str, Any], uncertain: str | None, claimed: Claims
 ) -> dict[str, Any]:
-    """The answer about a file that belongs to a model."""
+    """The answer about a file of a model: its claims and the verdict."""
     from almostsure.errors import CertificateError
 
     claims, verify = claimed
@@ -90,7 +89,7 @@ def _verified(
 
 
 def _budget(path: str, mdp: Any, kind: str) -> Claims:
-    """For ever: the minimal budgets and their ranks; for some steps: the budgets for every number of steps left."""
+    """The claims of a budget or shield, with or without a horizon."""
     from almostsure.budget.certificate import INFINITE, check_minimal_budget
 
     minimal: Any
@@ -110,7 +109,7 @@ def _budget(path: str, mdp: Any, kind: str) -> Claims:
 
 
 def _risk(path: str, mdp: Any, kind: str) -> Claims:
-    """With a risk: the table of p̄."""
+    """The claims of a risk shield."""
     from almostsure.plan.risk.certificate import check_risks, known_probabilities, read_risks
 
     promise = read_risks(path, known_probabilities(mdp))
@@ -119,14 +118,14 @@ def _risk(path: str, mdp: Any, kind: str) -> Claims:
 
 
 def _systems() -> Any:
-    """The continuous systems that have a name."""
+    """The known continuous systems, by name."""
     from almostsure.abstract.known.environments import KNOWN
 
     return KNOWN
 
 
 def _upper(path: str, request: dict[str, Any]) -> tuple[dict[str, Any], None, Claims]:
-    """Of a continuous system, in the cells and with the patterns that the file says: one value for each cell."""
+    """The known system with the grid and the patterns of a file, and the claims of its upper budgets."""
     from almostsure.abstract.grid import Grid
     from almostsure.abstract.known.environments import known
     from almostsure.abstract.upper import claimed
@@ -165,7 +164,7 @@ CHECKS: dict[str, Callable[[str, Any, str], Claims]] = {
 
 
 def _trusted() -> dict[str, Any]:
-    """Which modules of the package this process has loaded, how long they are, and whether Storm read the model."""
+    """The modules of the package that this process has loaded, their lines, and whether Storm read the model."""
     loaded = {name: module.__file__ for name, module in sys.modules.items() if name.startswith("almostsure.")}
     files = [Path(file) for file in (*loaded.values(), __file__) if file]
     lines = sum(file.read_bytes().count(b"\n") for file in files)
@@ -173,6 +172,6 @@ def _trusted() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with os.fdopen(os.dup(1), "w") as answers:  # what a library prints must not get between: it goes to stderr
+    with os.fdopen(os.dup(1), "w") as answers:  # standard output is for the answer: other prints go to stderr
         os.dup2(2, 1)
         answers.write(json.dumps(main(json.loads(sys.argv[1]))))

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and an error in words instead of a traceback.
+"""How a command ends: its exit code, and error messages instead of tracebacks.
 
 ====  =====================================================================================================
 0     done, and the answer is positive
@@ -6,9 +6,9 @@
 2     the command line is wrong: an unknown command or option, a number out of range
 3     the model, a name in it, or a file is bad: unknown, unreadable, corrupt, of another model, not writable
 4     it cannot be done here: an extra is missing, memory would not suffice, a limit was reached
-70    a mistake in almostsure itself; please report it
-130   Ctrl-C; nothing is half-written
-141   the reader of the output went away, as in ``almostsure demo | head -1``
+70    a bug in almostsure; please report it
+130   Ctrl-C; no file is left half-written
+141   the reader of the output has closed the pipe, as in ``almostsure demo | head -1``
 ====  =====================================================================================================
 """
 
@@ -39,38 +39,38 @@ from almostsure.errors import (
 )
 
 FINE, NEGATIVE, USAGE, BAD_MODEL, CANNOT, INTERNAL, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 70, 130, 141
-CODES: tuple[tuple[tuple[type[AlmostSureError], ...], int], ...] = (  # the first that fits
+CODES: tuple[tuple[tuple[type[AlmostSureError], ...], int], ...] = (  # the first match counts
     ((Infeasible, UnboundedReturn, CertificateError, NoSafeAction), NEGATIVE),
     ((ArgumentError,), USAGE),
     ((MissingExtra, NotEnoughMemory, LimitReached), CANNOT),
     ((AlmostSureError,), BAD_MODEL),
 )
-DEBUG = "--debug"  # an option of every command, which concerns this file only
-OWN_WORDS = ("learn", "compare", "paper")  # whose message says itself what was written
-RIGHT_WORDS = {  # what people type who come from elsewhere
+DEBUG = "--debug"  # an option of every command, which is handled in this file
+OWN_WORDS = ("learn", "compare", "paper")  # commands whose own message says what was written on Ctrl-C
+RIGHT_WORDS = {  # options under the names that other tools use
     "--total": "The budget Δ is --budget",
     "-t": "The budget Δ is --budget, or -b for short",
     "--delta": "The budget Δ is --budget",
     "--cost-limit": "The budget Δ is --budget",
     "--gamma": "The discount is --discount",
-    "--horizon": "budget, solve, simulate and export have it; an episode is cut by --max-steps, of simulate",
+    "--horizon": "It is an option of budget, solve, simulate and export. To cut episodes, use simulate --max-steps",
     "--epsilon": "The probability of overspending is --risk",
 }
-DISCOUNT = "a discount below 1", "--discount below 1"  # in messages of the library, and here
-PARAMETERS = ", or name those that are to stay unknown with parameters="  # which no command has
-PYTHON = "In Python: "  # in messages of commands: what follows is no command line
+DISCOUNT = "a discount below 1", "--discount below 1"  # in messages of the library, and on the command line
+PARAMETERS = ", or name those that are to stay unknown with parameters="  # an argument that no command has
+PYTHON = "In Python: "  # in messages of commands: Python code follows
 OPTION = re.compile(r"\b(damage|reward|cost|goal|scale|constants)=([^=\d])")
 FINDERS = {
     "budget": "finds the budget. To stop at one, use --cap",
     "suggest": "suggests one. The largest to look at is --most",
 }
 BUDGETS = ("--budget", "-b", "--total", "-t", "--delta", "--cost-limit")
-# What typer raises on a wrong command line; where it is defined changes with its version.
+# The exception of typer for a wrong command line; its module depends on the version of typer.
 ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def run_to_exit(body: Callable[[], Any], arguments: list[str]) -> int:
-    """Run a command line, and turn whatever happens into an exit code."""
+    """Run a command line; returns its exit code, whatever is raised."""
     failure = _Failure(arguments)
     try:
         result = body()
@@ -80,7 +80,7 @@ def run_to_exit(body: Callable[[], Any], arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort) as error:
         stopped = error.__cause__ or error
         return failure.tell(stopped, INTERRUPTED, failure.interruption(stopped))
-    except SystemExit as error:  # how the help ends where nobody reads it, and how completion ends
+    except SystemExit as error:  # raised by the help on a closed pipe, and by completion
         if isinstance(error.__context__, BrokenPipeError):
             return _broken_pipe()
         raise
@@ -91,26 +91,26 @@ def run_to_exit(body: Callable[[], Any], arguments: list[str]) -> int:
         return failure.tell(error, code, _as_typed(error))
     except MemoryError as error:
         return failure.tell(error, CANNOT, "this machine does not have enough memory.")
-    except OSError as error:  # nobody foresaw it
+    except OSError as error:  # not converted to an error of this package
         named = f"{error.filename!r}: " if error.filename else ""
         return failure.tell(error, BAD_MODEL, f"{named}{error.strerror or error}.")
     except Exception as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return failure.tell(
-            error, INTERNAL, f"almostsure made a mistake ({what}). Please report it, with what --debug shows."
+            error, INTERNAL, f"this is a bug in almostsure ({what}). Please report it, with the output of --debug."
         )
     return result if isinstance(result, int) else FINE
 
 
 class _Failure:
-    """How to fail, as the arguments ask for: they may not have been understood."""
+    """Reports a failure in the form that the raw arguments ask for, since they may not have been parsed."""
 
     def __init__(self, arguments: list[str]) -> None:
         self.command = next((word for word in arguments if not word.startswith("-")), "almostsure")
         self.json, self.debug = "--json" in arguments, DEBUG in arguments
 
     def tell(self, error: BaseException, code: int, message: str) -> int:
-        """Say what went wrong: on standard error, or as a JSON object on standard output if that was asked for."""
+        """Print the message, on standard error or with --json as a JSON object on standard output; returns the code."""
         from almostsure.cli.output import clean_lines, console, emit
 
         if self.debug:
@@ -129,17 +129,17 @@ class _Failure:
                 console(stderr=True).print(line, soft_wrap=True)
         except BrokenPipeError:
             return _broken_pipe()
-        except OSError:  # a full disk, say: the code is all that can be given
+        except OSError:  # such as a full disk: only the code can be returned
             _silence()
         return code
 
     def of_usage(self, error: Any) -> int:
-        """A command line that could not be understood."""
+        """Report a command line that could not be parsed."""
         context = getattr(error, "ctx", None)
         path = f"almostsure {self.command}" if context is None else context.command_path
         self.command = path.rpartition(" ")[2]
         message = _in_words(error.format_message())
-        if not message:  # the help was shown instead: no command was given
+        if not message:  # no command was given, and the help was printed
             return USAGE
         wrong = getattr(error, "option_name", None)
         if wrong in RIGHT_WORDS:
@@ -149,18 +149,18 @@ class _Failure:
         return self.tell(error, USAGE, f"{message}\nTry: {path} --help")
 
     def interruption(self, error: BaseException) -> str:
-        """What Ctrl-C leaves behind, for whoever has no Python object of it."""
+        """The message after Ctrl-C."""
         kept = getattr(error, "kept", None)
         cap = getattr(kept, "cap", None)
         if self.command in OWN_WORDS and isinstance(error, Interrupted) and not hasattr(kept, "cap"):
             return str(error)
         if self.command == "budget" and cap is not None:
-            return f"{NOTHING} Minimal budgets up to {cap} were known by then: --cap {cap} asks for no more."
+            return f"{NOTHING} Minimal budgets up to {cap} had been found: to get only these, pass --cap {cap}."
         return NOTHING
 
 
 def _as_typed(error: AlmostSureError) -> str:
-    """The message of the library, with its arguments named as they are typed here."""
+    """The message of the library, with its arguments written as options."""
     message = str(error).replace(*DISCOUNT)
     if not isinstance(error, ModelError):
         return message
@@ -169,7 +169,7 @@ def _as_typed(error: AlmostSureError) -> str:
 
 
 def _in_words(message: str) -> str:
-    """The message, with what the parser of numbers, or that of older versions of typer, says in words."""
+    """The message, with the errors of number parsers (which depend on the version of typer) in plain words."""
     for kinds, words in (("integer", "a whole number"), ("number|float", "a number")):
         parsed = f"(Input should be a (valid|finite)|'[^']*' is not a valid) ({kinds}).*"
         message = re.sub(parsed, f"must be {words}.", message)
@@ -177,12 +177,12 @@ def _in_words(message: str) -> str:
 
 
 def _broken_pipe() -> int:
-    """Nobody reads any more."""
+    """The exit code for a closed pipe, with no further output."""
     _silence()
     return BROKEN_PIPE
 
 
 def _silence() -> None:
-    """Let nothing be written at exit either."""
+    """Discard all further output, also that at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Maps in the terminal: the terrain, what each cell needs, and the way that a policy most likely takes."""
+"""Maps in the terminal: the terrain, the minimal budget of each cell, and the likeliest route of a policy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from almostsure.policy.play import likeliest_run
 if TYPE_CHECKING:
     from almostsure.policy.policy import Policy
 
-SHADES = (24, 60, 96, 132, 131, 130, 166, 202)  # blue to orange, which everybody can tell apart, of 256 colours
+SHADES = (24, 60, 96, 132, 131, 130, 166, 202)  # blue to orange of the 256 colours, safe for colour blindness
 ROCK, TRAP, WATER, WAY, HURT = 240, 52, 25, 28, 160
 PLAIN = -1  # no colour
 HURTS = "~123456789"
@@ -29,9 +29,9 @@ Look = Callable[[int, str], tuple[str, int]]  # state (NOBODY for none) and map 
 
 
 def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]], *, introduction: str = "", labelled: bool = False) -> bool:
-    """Draw the model's map once for each look, side by side where there is room; False if it cannot be drawn.
+    """Draw the model's map once for each look, side by side if they fit; False if it cannot be drawn.
 
-    With ``labelled``, a single map has the numbers of rows and columns, as they are in names such as r2c2.
+    With ``labelled``, a single map has row and column numbers, as in names such as r2c2.
     """
     try:
         rows = cells(mdp)
@@ -54,7 +54,7 @@ def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]], *, introduction: str 
 
 
 def _cell_width(rows: list[list[tuple[int, str]]], looks: Sequence[tuple[str, Look]]) -> int | None:
-    """Room for every symbol and a space; without the space if need be; None if there is no room at all."""
+    """The width of a cell: that of the longest symbol, with a space if it fits; None if the map does not fit."""
     longest = max(len(look(*cell)[0]) for _, look in looks for row in rows for cell in row)
     for width in (max(longest + 1, 2), longest):
         if len(rows[0]) * width + INDENT <= console().width:
@@ -74,7 +74,7 @@ def _picture(rows: list[list[tuple[int, str]]], look: Look, width: int) -> list[
 
 
 def _labelled(lines: list[Text], width: int) -> list[Text] | None:
-    """The picture with its rows and columns numbered; None where there is no room."""
+    """The picture with row and column numbers; None if they do not fit."""
     columns = lines[0].cell_len // width
     room = len(f"r{len(lines) - 1}") + 1
     if room + columns * width + INDENT > console().width:
@@ -103,14 +103,14 @@ def _print_beside(pictures: list[tuple[str, list[Text]]], across: int) -> None:
 
 
 def terrain(state: int, symbol: str) -> tuple[str, int]:
-    """A cell as the map has it."""
+    """The look of the map itself."""
     if state == NOBODY:
         return symbol, ROCK
     return symbol, TRAP if symbol in "XH" else WATER if symbol in HURTS else PLAIN
 
 
 def budgets_look(of_state: Ints) -> Look:
-    """Each cell with its minimal budget, blue to orange."""
+    """The look with the minimal budget in each cell, blue to orange."""
 
     def look(state: int, symbol: str) -> tuple[str, int]:
         if state == NOBODY:
@@ -122,7 +122,7 @@ def budgets_look(of_state: Ints) -> Look:
 
 
 def route_look(route: list[tuple[int, int, int]]) -> Look:
-    """The terrain with a route: a dot in each of its cells, a cross where it hurts."""
+    """The look with a route on the terrain: a dot in each of its cells, a cross where it takes damage."""
     visited = {state for state, _, _ in route}
 
     def look(state: int, symbol: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""``--monitor``: monitors by name, with what they need behind it."""
+"""``--monitor``: monitors by name and parameters."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ MOST_BYTES = 10**7  # of an automaton's file
 
 
 def with_monitors(mdp: MDP, texts: Sequence[str]) -> MDP:
-    """The model with all that ``--monitor`` names, in this order."""
+    """The product of the model with the monitors, in this order."""
     for text in texts:
         mdp = product(mdp, monitor_of(text))
     return mdp
 
 
 def monitor_of(text: str) -> MonitorLike:
-    """The monitor that ``--monitor`` names."""
+    """The monitor for an argument of ``--monitor``."""
     name, _, rest = text.partition("=")
     one_of("monitor", name, MONITORS)
     pattern, form, build = MONITORS[name]
     found = re.fullmatch(pattern, rest)
     if found is None:
-        raise ArgumentError(f"--monitor {text!r} must read {form}")
+        raise ArgumentError(f"--monitor {text!r} must have the form {form}")
     return build(*found.groups())
 
 
 def _automaton(path: str) -> Automaton:
-    """An automaton from a file: its edges are rows of where it is, a label or several, and where it goes."""
+    """An automaton from a JSON file; its edges are triples of source, label (or several), and target."""
     try:
         with Path(path).open(encoding="utf-8") as file:
             found = json.loads(file.read(MOST_BYTES))
@@ -46,21 +46,20 @@ def _automaton(path: str) -> Automaton:
         raise FileError(f"{path} is not JSON: {error}", path=path) from error
     try:
         if not found.keys() <= {"start", "forbidden", "edges"}:
-            raise ValueError("a key that means nothing")  # a misspelt "forbidden" would forbid nothing
+            raise ValueError("unknown key")  # a misspelt "forbidden" would forbid nothing
         rows = [(here, label if isinstance(label, str) else frozenset(label), to) for here, label, to in found["edges"]]
         edges = {(here, label): to for here, label, to in rows}
         if len(edges) < len(rows):
-            raise ValueError("two edges from one place for one label")
+            raise ValueError("two edges with the same source and label")
         return Automaton(edges, start=found["start"], forbidden=found.get("forbidden", ()))
     except AlmostSureError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FileError(f"{path} is not an automaton ({error}). One reads: {AUTOMATON}", path=path) from error
+        raise FileError(f"{path} is not an automaton ({error}). An example: {AUTOMATON}", path=path) from error
 
 
-MONITORS: dict[
-    str, tuple[str, str, Callable[..., MonitorLike]]
-] = {  # what follows the name, how that reads, the monitor
+Form = tuple[str, str, Callable[..., MonitorLike]]  # a pattern of the parameters, how it is written, the constructor
+MONITORS: dict[str, Form] = {
     "steps": (r"(\d+)", "steps=T", lambda limit: Steps(int(limit))),
     "second": (r"(.+):(\d+)", "second=LABEL:BUDGET", lambda label, budget: SecondBudget(label, int(budget))),
     "refill": (

@@ -1,4 +1,4 @@
-"""The options that commands share, how the shell completes them, and what outputs must be."""
+"""The options that commands share, their completion in the shell, and checks of output paths."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from almostsure.errors import ArgumentError, FileError
 from almostsure.files import MODELS, TENSORS, atomic_write
 from almostsure.model.build.examples import example_names
 
-ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1", "gym:Taxi-v4", "gym:almostsure/Warehouse-v0")  # offered
+ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1", "gym:Taxi-v4", "gym:almostsure/Warehouse-v0")  # completed
 PICTURES = (".png", ".pdf", ".svg")
-LONGEST_NAME = 255  # bytes of a file's name
+LONGEST_NAME = 255  # the most bytes of a file name
 
 # ---------------------------------------------------------------------- completion
 
 
 def complete_model(incomplete: str) -> Iterator[str]:
-    """The examples, environments, folders and model files that begin like this."""
+    """The examples, environments, folders and model files that begin with ``incomplete``."""
     yield from (name for name in (*example_names(), *ENVIRONMENTS) if name.startswith(incomplete))
     yield from complete_file(incomplete, MODELS)
 
 
 def complete_result(incomplete: str) -> Iterator[str]:
-    """The files of budgets, shields and policies that begin like this."""
+    """The files of budgets, shields and policies that begin with ``incomplete``."""
     yield from complete_file(incomplete, TENSORS)
 
 
 def complete_learner(incomplete: str) -> Iterator[str]:
-    """The learners that ``compare`` knows."""
+    """The learners of ``compare`` that begin with ``incomplete``."""
     from almostsure.learn.learners import learners
 
     yield from (name for name in learners if name.startswith(incomplete))
 
 
 def complete_file(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
-    """Folders, and files with one of the endings; hidden ones only if they are asked for."""
+    """Folders, and files with one of the endings; hidden ones only if ``incomplete`` begins with a dot."""
     folder, slash, beginning = incomplete.rpartition("/")
     for name in sorted(glob(f"{escape(beginning)}*", root_dir=f"{folder}{slash}" or None)):
         path = f"{folder}{slash}{name}"
@@ -86,17 +86,19 @@ def _probability(text: str) -> float:
 ModelName = Annotated[
     str,
     _named_model(
-        "An example's name, a file (.umb, .prism, .jani, .drn, .txt, .map), or gym: and an environment's id; "
-        "gym:MODULE:ID for one that a module in this folder registers.",
+        "The name of an example (see almostsure models), a file (.umb, .prism, .jani, .drn, .txt, .map), or gym:ID for "
+        "an environment of Gymnasium; gym:MODULE:ID if a module in this folder registers it.",
     ),
 ]
-AnyModelName = Annotated[str | None, _named_model("An example's name, a file, or gym: and an environment's id.")]
+AnyModelName = Annotated[
+    str | None, _named_model("The name of an example, a file, or gym:ID for an environment of Gymnasium.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", rich_help_panel="Output")]
 Budget = Annotated[
     int | None,
     named_budget(
-        "The budget: no episode takes more damage than this. By default, of the least safe one and the next ten, "
-        "the first after which more hardly pays, as suggest judges it."
+        "The budget: no episode takes more damage than this. By default, the one after which more hardly pays (see "
+        "almostsure suggest), at most 10 above the least that is safe."
     ),
 ]
 Limit = Annotated[
@@ -104,29 +106,29 @@ Limit = Annotated[
 ]
 Risk = Annotated[
     float | None,
-    named_probability("With --budget: the probability with which more damage is tolerated, such as 0.05 or 5%."),
+    named_probability("With --budget: the probability with which it may be exceeded, such as 0.05 or 5%."),
 ]
 Horizon = Annotated[
-    int | None, typer.Option(metavar="T", help="Count only so many steps, for the damage and for the return.")
+    int | None, typer.Option(metavar="T", help="Count only the first T steps, for the damage and for the return.")
 ]
-Cap = Annotated[int | None, typer.Option(metavar="Δ", help="Stop at this budget; whatever needs more reads ∞.")]
+Cap = Annotated[int | None, typer.Option(metavar="Δ", help="Stop at this budget; states that need more show ∞.")]
 Discount = Annotated[float, typer.Option(metavar="G", help="Discount factor of the return, in (0, 1].")]
 Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the random numbers.")]
 
 
 def typed(**options: float | str | None) -> str:
-    """Options as a command is told them, with a space before each; without those that have no value."""
+    """Options as on a command line, each after a space, without those that are None."""
     return "".join(f" --{name} {_exactly(value)}" for name, value in options.items() if value is not None)
 
 
 def _exactly(value: float | str) -> str:
-    """A number as it can be typed: short, and never rounded to another one."""
+    """A number as on a command line: short, and never rounded."""
     short = f"{value}" if isinstance(value, str) else f"{value:g}"
     return short if isinstance(value, str) or ("e+" not in short and float(short) == value) else repr(value)
 
 
 def discount_option(discount: float) -> str:
-    """How a command is told the discount, with a space before it; nothing where there is none."""
+    """The option for a discount, after a space; empty for a discount of 1."""
     return typed(discount=None if discount == 1 else discount)
 
 
@@ -134,7 +136,7 @@ def discount_option(discount: float) -> str:
 
 
 def save_picture(result: Any, path: Path | None) -> None:
-    """The picture of a result, all of it or nothing, if it was asked for."""
+    """Save the picture of a result atomically, unless the path is None."""
     if path is None:
         return
     buffer = io.BytesIO()
@@ -149,7 +151,7 @@ def word(path: Path) -> str:
 
 
 def check_output(path: Path | None, *endings: str) -> None:
-    """Refuse what could not be written before any work is done for it, and what would get a wrong name."""
+    """Raise, before any work is done, if a file could not be written or has the wrong ending."""
     if path is None:
         return
     folder = os.path.dirname(os.path.realpath(path))
@@ -159,7 +161,7 @@ def check_output(path: Path | None, *endings: str) -> None:
     elif not os.path.isdir(folder):
         why = f"there is no folder {folder!r}. Make it first"
     elif not os.access(folder, os.W_OK):
-        why = f"the folder {folder!r} may not be written to"
+        why = f"the folder {folder!r} is not writable"
     elif len(os.fsencode(path.name)) > LONGEST_NAME:
         why = "the name is too long"
     if why:

@@ -1,9 +1,9 @@
-"""What a command prints: text, tables and bars for people, or one JSON object for programs.
+"""The output of commands: text, tables and bars for people, or one JSON object for programs.
 
 Names come from models and files of others, so they are not trusted: control characters, which could move the cursor,
-retitle the window or write from right to left, are shown as escapes, and Rich's markup is switched off.  In JSON,
-infinity is the string ``"inf"`` or ``"-inf"``, what has no value is ``null``, and text is escaped to ASCII.
-``docs/json.md`` is the schema of the objects, and a test compares them.
+change the window's title or reverse text, are shown as escapes, and Rich's markup is disabled.  In JSON, infinity is
+the string ``"inf"`` or ``"-inf"``, missing values are ``null``, and text is escaped to ASCII.  ``docs/json.md`` is the
+schema of the objects, and a test compares them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from almostsure.exports import package_version
 from almostsure.model.mdp import MDP
 from almostsure.model.naming import shown
 
-BAR = 30  # columns of a bar
-NARROW = 60  # columns of a terminal, below which the lines of a table are not wrapped
-PADDING = 2  # columns between those of a table
+BAR = 30  # the width of a bar
+NARROW = 60  # the width of a terminal below which table rows become blocks instead of being wrapped
+PADDING = 2  # the distance between columns of a table
 WIDEST = 10_000
-MOST = 10_000  # entries of a list that has one for each state; larger ones are in the file that -o writes
+MOST = 10_000  # the longest list with one entry per state; for larger models, -o writes it to a file
 
 
 def budget_column(mdp: MDP) -> tuple[str, Callable[[int], str]]:
-    """The heading of a column of budgets, and how one is shown there: in the file's unit too, if that is another."""
+    """The heading of a column of budgets, and a function that formats one: also in the file's unit, if it has one."""
     origin = mdp.origin
     if origin.scale == 1:
         return "Δ", str
@@ -43,7 +43,7 @@ def budget_column(mdp: MDP) -> tuple[str, Callable[[int], str]]:
 
 
 class _Console(Console):
-    """A console whose broken pipe is an exception like any other."""
+    """A console that raises BrokenPipeError instead of exiting."""
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError
@@ -51,7 +51,7 @@ class _Console(Console):
 
 @cache
 def console(*, stderr: bool = False) -> Console:
-    """The console, without colours where there is no terminal, with NO_COLOR, and on a dumb terminal."""
+    """The console, without colours if there is no terminal, if NO_COLOR is set, and on a dumb terminal."""
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     return _Console(
         stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=False,
@@ -60,29 +60,29 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def clean(text: object) -> str:
-    """The text with every character that could steer a terminal shown as its escape."""
+    """The text with control characters shown as escapes."""
     return shown(str(text))
 
 
 def clean_lines(text: object) -> str:
-    """The same for text of several lines."""
+    """:func:`clean` for text of several lines."""
     return "\n".join(map(clean, str(text).split("\n")))
 
 
 # ---------------------------------------------------------------------- lines
 
 
-_begun: list[bool] = []  # not empty once something was said
+_begun: list[bool] = []  # not empty once something has been printed
 
 
 def say(text: str = "", *, style: str = "") -> None:
-    """A line, or a paragraph that is wrapped at the terminal's width."""
+    """Print a line, or a paragraph wrapped at the terminal's width."""
     _begun.append(True)
     _print(Text(clean_lines(text), style=style))
 
 
 def _print(what: Table | Text) -> None:
-    """Print something; where there is no terminal, without the blanks at the ends of lines that Rich leaves."""
+    """Print something; if there is no terminal, without the trailing blanks that Rich leaves."""
     if console().is_terminal:
         console().print(what)
         return
@@ -93,14 +93,14 @@ def _print(what: Table | Text) -> None:
 
 
 def heading(text: str) -> None:
-    """A line that stands out, after an empty one if it is not the first."""
+    """Print a bold line, after an empty one if it is not the first."""
     if _begun:
         console().print()
     say(text, style="bold")
 
 
 def next_step(*commands: str, note: str = "") -> None:
-    """The end of every output: what to do next."""
+    """Print the end of every output: the next commands."""
     console().print()
     line = Text(clean(f"Next: {note}" if note else "Next:"), style="bold")
     for command in commands:
@@ -110,7 +110,7 @@ def next_step(*commands: str, note: str = "") -> None:
 
 
 def facts(rows: Sequence[tuple[str, object]]) -> None:
-    """Pairs of a word and what is to be said about it, aligned; without those of which nothing is to be said, None."""
+    """Print pairs of a name and a value, aligned, without those whose value is None."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -122,10 +122,10 @@ def facts(rows: Sequence[tuple[str, object]]) -> None:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:
-    """A table; the columns in ``right`` are numbers, and aligned as such.
+    """Print a table; the columns in ``right`` are aligned to the right.
 
-    Where it does not fit, its lines are wrapped; on a narrow terminal, and where words would have to be broken, each
-    row becomes a block.
+    If it does not fit, its cells are wrapped; on a narrow terminal, or if words would have to be broken, each row
+    becomes a block.
     """
     cells = [list(map(_cell, row)) for row in (head, *rows)]
     widths = _widths(cells, console().width - PADDING * (len(head) - 1))
@@ -141,7 +141,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Seque
 
 
 def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
-    """How wide the columns are, without a broken word; None where each row had better be a block."""
+    """The widths of the columns, without breaking words; None if each row should be a block."""
     sizes = [Measurement.get(console(), console().options.update(width=WIDEST), cell) for row in rows for cell in row]
     columns = [sizes[at :: len(rows[0])] for at in range(len(rows[0]))]
     widths = [max(cell.minimum for cell in column) for column in columns]
@@ -149,7 +149,7 @@ def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
     spare = room - sum(widths)
     if spare < 0 or (spare < sum(wanted) and console().width < NARROW):
         return None
-    for rank, at in enumerate(sorted(range(len(widths)), key=wanted.__getitem__)):  # who wants little gets it
+    for rank, at in enumerate(sorted(range(len(widths)), key=wanted.__getitem__)):  # columns that want least come first
         more = min(wanted[at], spare // (len(widths) - rank))
         widths[at] += more
         spare -= more
@@ -157,7 +157,7 @@ def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
 
 
 def _blocks(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Each row as a title, its first cell, and what is to be said about it; empty cells are left out."""
+    """Print each row as a block: its first cell as the title, and its other cells, except empty ones, as facts."""
     for at, (title, *others) in enumerate(rows):
         if at:
             console().print()
@@ -178,8 +178,8 @@ def bar(share: float) -> Text:
 
 
 def prepare_streams() -> None:
-    """No character may stop the output, and no closed stream: what cannot be shown is escaped, or goes nowhere."""
-    if os.environ.get("COLUMNS") == "0":  # how some shells say that they do not know
+    """Make output never fail: characters that a stream cannot show are escaped, and closed streams are replaced."""
+    if os.environ.get("COLUMNS") == "0":  # some shells set this if the width is unknown
         del os.environ["COLUMNS"]
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -191,25 +191,25 @@ def prepare_streams() -> None:
 
 
 def emit(command: str, model: dict[str, Any] | None, **results: Any) -> None:
-    """Print the one object of a command."""
+    """Print the JSON object of a command."""
     content = {"command": command, "version": package_version(), "model": model, **results}
     sys.stdout.write(json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
 def described(name: str, mdp: MDP) -> dict[str, Any]:
-    """The model as every object has it."""
+    """The entry about the model, the same in every JSON object."""
     sizes = {"states": mdp.num_states, "choices": mdp.num_choices, "outcomes": mdp.num_outcomes}
     return {"name": name, "fingerprint": mdp.fingerprint, **sizes, "learned": mdp.origin.learned or None}
 
 
 def need(value: int) -> int | str:
-    """A minimal budget; ``"inf"`` where no finite one suffices."""
+    """A minimal budget; ``"inf"`` if no finite one suffices."""
     return "inf" if value == INFINITE else int(value)
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON has it."""
+    """The value in types of JSON."""
     if isinstance(value, dict):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""One run of a command: which model it is about, and how a state, an action and a budget are named."""
+"""``Task``: one run of a command, with its model; states, actions and budgets from the command line."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from almostsure.model.mdp import MDP
 from almostsure.model.source import as_model, model_of_environment, read_constants
 from almostsure.wording import counted
 
-OWN = "gym:almostsure/"  # environments of this package, which know their models
-MOST_OFFERED = 200  # completions of a state's name
-NOBODY = "almostsure_has_no_such_name"  # in place of a damage, to be told which names there are
-LONGEST_NUMBER = 18  # digits; no model has more states
+OWN = "gym:almostsure/"  # environments of this package, which have a model
+MOST_OFFERED = 200  # the most completions of a state name
+NO_NAME = "almostsure_has_no_such_name"  # a damage that does not exist, for an error that lists those that do
+LONGEST_NUMBER = 18  # the most digits of a state number
 COMMENT = re.compile(r"//.*")  # in a PRISM program
 
 
@@ -45,7 +45,7 @@ def _of_model(metavar: str, help: str, *names: str) -> Any:
 
 @dataclass
 class Task:
-    """One run of a command: which model, and how to answer.  All but the first two are options of the command."""
+    """One run of a command: its model and its output format.  All fields but the first two are options of commands."""
 
     command: str
     name: str = ""
@@ -53,36 +53,38 @@ class Task:
         str | None,
         _of_model(
             "NAME|RULE",
-            "What hurts: a label, condition ('x=3 & y>0'), reward structure or action of a file, 'enters:LABEL' for "
-            "arriving there only; for gym:… a rule such as 'reward<=-10', or 'cost' for what info['cost'] says when an "
-            "environment without chance is played.",
+            "The damage. Of a file: a label, condition ('x=3 & y>0'), reward structure or action, or 'enters:LABEL' to "
+            "count arrivals only. Of an environment: a rule such as 'reward<=-10', or 'cost' for the info['cost'] of a "
+            "deterministic one.",
         ),
     ] = None
     reward: Annotated[
-        str | None, _of_model("NAME", "The file's reward structure to maximise, or a label: 1 for arriving there.")
+        str | None, _of_model("NAME", "The reward structure of a file to maximise, or a label: 1 for arriving there.")
     ] = None
-    cost: Annotated[str | None, _of_model("NAME", "The file's reward structure to minimise, or steps.")] = None
+    cost: Annotated[
+        str | None, _of_model("NAME", "The reward structure of a file to minimise, or steps for 1 per step.")
+    ] = None
     goal: Annotated[
-        str | None, _of_model("NAME|RULE", "Where a run ends: a label, or a condition ('x=3'), of a file.")
+        str | None, _of_model("NAME|RULE", "Where runs of a file's model end: a label or a condition ('x=3').")
     ] = None
     scale: Annotated[
         str | None,
-        _of_model("UNIT", "The unit of a file's damage, where it is fractional or above 255: d counts as ⌈d / UNIT⌉."),
+        _of_model("UNIT", "The unit of a file's damage, if it is fractional or above 255: d counts as ⌈d / UNIT⌉."),
     ] = None
     constants: Annotated[
         str | None,
         _of_model(
             "N=3,p=0.5",
-            "Constants of a file, parameters of an example or a map (slip=0.1), options of an environment.",
+            "Constants of a file, parameters of an example or a map (slip=0.1), or options of an environment.",
         ),
     ] = None
     monitors: Annotated[
         list[str] | None,
         _of_model(
             "NAME=…",
-            "What states remember of a run; may be repeated. steps=T; second=LABEL:BUDGET, where entering the label "
-            "takes 1 of a budget of its own; refill=COST:CAPACITY@LABEL is a tank that is filled there; "
-            "automaton=FILE.json.",
+            "A monitor, whose memory becomes part of the state; may be repeated. steps=T counts steps; "
+            "second=LABEL:BUDGET is a second budget, of which entering the label takes 1; refill=COST:CAPACITY@LABEL "
+            "is a tank that is refilled there; automaton=FILE.json.",
             "--monitor",
         ),
     ] = None
@@ -90,13 +92,13 @@ class Task:
 
     @cached_property
     def mdp(self) -> MDP:
-        """The model, read when it is first needed, with what is to be remembered along a run."""
+        """The model with its monitors, read on first access."""
         return with_monitors(self._read(), self.monitors or ())
 
     def _read(self) -> MDP:
         self.require()
         if self.name.startswith(OWN):
-            import_module("almostsure.gym")  # which registers them
+            import_module("almostsure.gym")  # registers them
         return self._play() if self.is_played else as_model(self.name, **self.options)
 
     def _play(self) -> MDP:
@@ -108,18 +110,18 @@ class Task:
 
     @property
     def options(self) -> dict[str, str | None]:
-        """What ``as_model`` is told about the model, besides its name."""
+        """The options of ``as_model``."""
         named = ("damage", "reward", "cost", "goal", "scale", "constants")
         return {name: getattr(self, name) for name in named}
 
     @property
     def is_played(self) -> bool:
-        """Whether the model is found by playing an environment that says its damage itself, at every step."""
+        """Whether the model is found by playing an environment that reports its own damage in every step."""
         return self.name.startswith(GYM) and self.damage in TOLD
 
     @property
     def environment(self) -> dict[str, Any] | None:
-        """What ``gymnasium.make`` takes to make the environment; None for a model of another kind."""
+        """The arguments of ``gymnasium.make``; None if the model is no environment."""
         if not self.name.startswith(GYM):
             return None
         return {"id": self.name.removeprefix(GYM), **read_constants(self.constants)}
@@ -130,32 +132,32 @@ class Task:
         return module_and_id(self.name)[0] if self.name.startswith(GYM) else ""
 
     def require(self) -> None:
-        """Refuse what is plainly not a model before it is read."""
+        """Raise for a missing file or damage, before the model is read."""
         _require_file(self.name)
         if self.module and os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # behind all others: no file here is taken for an installed module
-        if self.is_untold:
+            sys.path.append(os.getcwd())  # last, so that no file here shadows an installed module
+        if self.lacks_damage:
             raise ModelError(f"{self.name} does not say what damage is: --damage NAME. {self._names()}")
 
     @property
-    def is_untold(self) -> bool:
-        """Whether the model is a file that has to be told what damage is, and was not."""
+    def lacks_damage(self) -> bool:
+        """Whether the model is a file that needs --damage, which is not given."""
         return self.name.lower().endswith(STORM) and self.damage is None
 
     def offered(self) -> str:
-        """What such a file has that damage can be, as Storm reads it."""
+        """The names in such a file that --damage can take, according to Storm, in a sentence."""
         from almostsure.model.storm.read import from_prism
 
         try:
-            from_prism(self.name, damage=NOBODY, constants=self.constants)
+            from_prism(self.name, damage=NO_NAME, constants=self.constants)
         except UnknownName as error:
-            if error.name != NOBODY:
+            if error.name != NO_NAME:
                 raise
-            return str(error).removeprefix(f"unknown damage {NOBODY!r}.").strip()
+            return str(error).removeprefix(f"unknown damage {NO_NAME!r}.").strip()
         return ""
 
     def _names(self) -> str:
-        """The same, also where Storm cannot say so."""
+        """These names, from the text of the file if Storm cannot read it."""
         try:
             return self.offered()
         except AlmostSureError as error:  # a constant without a value, or no Storm
@@ -164,7 +166,7 @@ class Task:
 
     @property
     def arguments(self) -> str:
-        """The model as the next command has to name it."""
+        """The model and its options, as on a command line."""
         words = [self.name]
         for option, value in self.options.items():
             words += [f"--{option}", value] if value else []
@@ -178,23 +180,23 @@ class Task:
 
     @property
     def basis(self) -> tuple[str, object]:
-        """What a learned model rests on, as a row of facts; nothing for others."""
+        """The evidence for a learned model, as a row of facts; the value is None for other models."""
         return "model", self.mdp.origin.learned or None
 
     def onward(self, command: str, options: str = "") -> str:
-        """A command that needs the model's probabilities; where they are not known, the one that does without."""
+        """A command that needs the model's probabilities; if they are not known, one that does not."""
         return f"{command}{options}" if self.mdp.origin.uncertain is None else exporting(self.arguments, options)
 
     @property
     def title(self) -> str:
-        """The model's name, and its size."""
+        """The model's name and size."""
         return f"{self.name}: {counted(self.mdp.num_states, 'state')}, {counted(self.mdp.num_choices, 'choice')}"
 
 
 def about_model(named: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command that takes the name of a model, in this way, and the options of all models; its body takes a Task.
+    """A decorator that makes a command with a MODEL argument and the options of models from a body that takes a Task.
 
-    Where the model need not be named, the task's name may be empty.
+    ``named`` is the type of the argument; if that is optional, the task's name may be empty.
     """
     required = get_args(named)[0] is str
     model = Parameter("model", Parameter.POSITIONAL_OR_KEYWORD, annotation=named)
@@ -221,12 +223,12 @@ def about_model(named: Any) -> Callable[[Callable[..., None]], Callable[..., Non
 
 
 def exporting(arguments: str, options: str = "") -> str:
-    """The command that writes a model's shield, for which it need not have probabilities."""
+    """The command that exports the shield of a model, which needs no probabilities."""
     return f"almostsure export {arguments} shield.py{options}"
 
 
 def _names_in(program: str) -> str:
-    """What the text of a PRISM program has that damage can be: for what Storm cannot read as it is."""
+    """The names in the text of a PRISM program that --damage can take, in a sentence."""
     try:
         text = COMMENT.sub("", Path(program).read_text("utf-8"))
     except (OSError, ValueError):
@@ -234,20 +236,22 @@ def _names_in(program: str) -> str:
     found = {word: re.findall(rf'\b{word}\s+"([^"\n]+)"', text) for word in ("label", "rewards")}
     kinds = {"labels": found["label"], "rewards": found["rewards"]}
     listed = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds.items() if names]
-    return f"It has {'; '.join(listed)}." if listed else "A label, a reward structure or an action can be named."
+    return f"It has {'; '.join(listed)}." if listed else "NAME can be a label, a reward structure or an action."
 
 
 def _require_file(name: str) -> None:
-    """Say that a file does not exist, with the nearest that does, also where the ending is misspelt."""
+    """Raise if a file does not exist, with the nearest one that does, also if the ending is misspelt."""
     if name.startswith(GYM) or os.path.exists(name):
         return
     is_model = name.lower().endswith(MODELS)
     if is_model and os.path.islink(name):
-        raise FileError(f"cannot read {name!r}: it is a link to {os.readlink(name)!r}, which is not there.", path=name)
+        raise FileError(
+            f"cannot read {name!r}: it is a link to {os.readlink(name)!r}, which does not exist.", path=name
+        )
     folder, ending = os.path.dirname(name), os.path.splitext(name)[1]
     like = nearest(name, complete_file(f"{folder}/" if folder else "", MODELS)) if ending else None
     if like is None and not is_model:
-        return  # it may be no file
+        return  # not a file name
     hint = "" if like is None else f" Did you mean {like!r}?"
     raise FileError(f"cannot read {name!r}: there is no such file.{hint}", path=name)
 
@@ -256,12 +260,12 @@ def _require_file(name: str) -> None:
 
 
 def state_of(mdp: MDP, text: str) -> int:
-    """A state by its name or, if there is none of that name, by its number."""
+    """The state with a name or, if no state has this name, with a number."""
     return mdp.state(_name_or_number(text, mdp.state_names))
 
 
 def action_of(mdp: MDP, text: str) -> int:
-    """An action by its name or number."""
+    """The action with a name or number."""
     return mdp.action(_name_or_number(text, mdp.action_names))
 
 
@@ -271,17 +275,17 @@ def _name_or_number(text: str, names: Sequence[str] | None) -> int | str:
 
 
 def complete_state(ctx: typer.Context, incomplete: str) -> Iterator[str]:
-    """The states of the model named before that begin like this."""
+    """The states of the model on the command line that begin with ``incomplete``."""
     return islice(_names_before(ctx, "state_names", incomplete), MOST_OFFERED)
 
 
 def complete_action(ctx: typer.Context, incomplete: str) -> Iterator[str]:
-    """The actions of the model named before that begin like this."""
+    """The actions of the model on the command line that begin with ``incomplete``."""
     return _names_before(ctx, "action_names", incomplete)
 
 
 def _names_before(ctx: typer.Context, kind: str, incomplete: str) -> Iterator[str]:
-    """Names of the model on the command line so far, if it can be read; completion never fails."""
+    """The names of the model on the command line, none if it cannot be read: completion never fails."""
     task = Task("", str(ctx.params.get("model", "")))
     for name in task.options:
         setattr(task, name, ctx.params.get(name))
@@ -296,14 +300,14 @@ def _names_before(ctx: typer.Context, kind: str, incomplete: str) -> Iterator[st
 
 
 def with_risk(budget: int | None, risk: float) -> tuple[int, float]:
-    """Both, as --risk needs a --budget."""
+    """Budget and risk; raises if --budget is missing."""
     if budget is None:
         raise ArgumentError("--risk is the probability of more than --budget; give both.")
     return budget, risk
 
 
 def budget_of(task: Task, budget: int | None, *, discount: float = 1.0) -> int:
-    """The budget that was asked for, or else the one that every command takes."""
+    """The given budget, or else the default of all commands."""
     from almostsure.plan.tradeoff.curve import assured_curve
     from almostsure.plan.tradeoff.suggest import TEN, default_budget
 
@@ -314,7 +318,7 @@ def budget_of(task: Task, budget: int | None, *, discount: float = 1.0) -> int:
 
 
 def least_budget(task: Task) -> int:
-    """The least budget that can be promised at the start."""
+    """The minimal budget at the start; raises if it is infinite."""
     minimal = minimal_budget(task.mdp)
     least = minimal.smallest_budget()
     if least == INFINITE:

@@ -1,4 +1,4 @@
-"""The best return when no trajectory takes more than a budget: what is asked of :mod:`almostsure.plan.assured`."""
+"""``AlmostSure``: the best return when no trajectory takes more than a budget, by :mod:`almostsure.plan.assured`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from almostsure.plan.within import require_within, solve_within
 from almostsure.policy.policy import Policy
 from almostsure.progress import Bar
 
-BYTES_PER_PAIR = 9  # of state and remaining budget, reachable or not: a number and a choice
-BOUNDS_PER_PAIR = 16  # bytes more where all are solved
+BYTES_PER_PAIR = 9  # per state and remaining budget, reachable or not: a number and a choice
+BOUNDS_PER_PAIR = 16  # bytes more if all pairs are solved
 
 
 def solve_assured(
@@ -34,7 +34,7 @@ def solve_assured(
     budget = constraint.budget
     minimal = minimal_budget(mdp, cap=budget)
     if minimal.smallest_budget() > budget:
-        raise _too_little(mdp, budget)
+        raise _infeasible(mdp, budget)
     all_pairs = everywhere or is_large(mdp, minimal.of_choice, budget)
     require(
         (BYTES_PER_PAIR + BOUNDS_PER_PAIR * all_pairs) * (budget + 1) * mdp.num_states,
@@ -45,18 +45,18 @@ def solve_assured(
     choice: Ints
     try:
         with Bar("solving", None) as bar:
-            options: dict[str, Any] = {"discount": discount, "tolerance": tolerance, "report": _shown(bar)}
+            options: dict[str, Any] = {"discount": discount, "tolerance": tolerance, "report": _reporter(bar)}
             if all_pairs:
                 layers = solve_budgets(mdp, minimal.of_choice, budget, **options)
                 bounds = at_start(mdp, *(side[-1, mdp.initial_states] for side in (layers.lower, layers.upper)))
                 choice, proved = layers.choice, layers.proved
             else:
-                choice, bounds, proved = _from_the_start(mdp, minimal.of_choice, budget, options)
+                choice, bounds, proved = _solve_reachable(mdp, minimal.of_choice, budget, options)
     except KeyboardInterrupt:
         safe = Policy(mdp, choice=_safe_table(minimal, budget), budget=budget)
         raise Interrupted(
-            "interrupted before the best policy was found; .kept is a solution whose policy keeps the budget, and "
-            "whose bounds say nothing.",
+            "interrupted before the best policy was found; .kept is a solution with a policy that keeps the budget, "
+            "without bounds on its return.",
             kept=_solution(constraint, safe, (-math.inf, math.inf), discount, tolerance),
         ) from None
     policy = Policy(mdp, choice=choice, budget=budget)
@@ -83,7 +83,7 @@ def solve_assured_within(
     try:
         policy, within = solve_within(mdp, budget, horizon, discount=discount, everywhere=everywhere)
     except KeyboardInterrupt:
-        raise Interrupted("the search for the best policy was stopped; nothing of it is kept") from None
+        raise Interrupted("interrupted before the best policy was found; nothing is kept") from None
     returns = within.returns[-1] + 0.0
     returns[~np.isfinite(returns)] = np.nan
     means = [at_start(mdp, row, row) for row in returns]
@@ -105,7 +105,7 @@ def _solution(
 
 
 def _safe_table(minimal: MinimalBudget, budget: int) -> Ints:
-    """The choice of each state that needs the least budget, wherever that suffices; −1 elsewhere."""
+    """By remaining budget and state, the choice that needs the least budget; −1 where that is not enough."""
     mdp = minimal.mdp
     order = np.lexsort((minimal.of_choice, mdp.choice_states()))
     first = order[mdp.choice_ptr[:-1]]
@@ -113,17 +113,17 @@ def _safe_table(minimal: MinimalBudget, budget: int) -> Ints:
     return np.where(enough, first, -1).astype(np.int32)
 
 
-def _shown(bar: Bar) -> Callable[[int, int], None]:
+def _reporter(bar: Bar) -> Callable[[int, int], None]:
     def report(done: int, components: int) -> None:
         bar.update(done, f"{done:,} of {components:,} components")
 
     return report
 
 
-def _from_the_start(
+def _solve_reachable(
     mdp: MDP, of_choice: Ints, budget: int, options: dict[str, Any]
 ) -> tuple[Ints, tuple[float, float], bool]:
-    """The table of choices, the bounds at the start and whether they are proved, by solving what can be reached."""
+    """Solve the pairs that are reachable from the start: choices, bounds at the start, and whether these are proved."""
     from almostsure.plan.assured import layers
 
     starts = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
@@ -132,11 +132,11 @@ def _from_the_start(
     layers.check_bounded(mdp, pairs, at)
     bounds, proved = at_start(mdp, pairs.lower[at], pairs.upper[at]), pairs.proved
     graph, play, plainly = pairs.graph, pairs.play, pairs.plainly
-    del pairs  # with its numbers, which take as much memory as the table
+    del pairs  # its array of numbers is as large as the table
     return layers.choice_table(graph, play, (budget + 1, mdp.num_states), plainly), bounds, proved
 
 
-def _too_little(mdp: MDP, budget: int) -> Infeasible:
+def _infeasible(mdp: MDP, budget: int) -> Infeasible:
     minimal = minimal_budget(mdp)
     worst = minimal.worst_start()
     needed = minimal.smallest_budget()

@@ -1,12 +1,12 @@
-"""The three constraints on the damage of a trajectory, and the ranges of the numbers that go with them.
+"""The three constraints on the damage of a trajectory, and checks of their parameters.
 
 ==========================  =============================  ==========================================
 ``AlmostSure(budget)``       P(Σ D ≤ budget) = 1             no trajectory, ever, takes more damage
-``Expected(limit)``         E[Σ D] ≤ limit                 the average trajectory takes no more
+``Expected(limit)``         E[Σ D] ≤ limit                 trajectories take no more on average
 ``Chance(budget, risk)``     P(Σ D > budget) ≤ risk          few trajectories take more
 ==========================  =============================  ==========================================
 
-Each is contained in the next-weaker one: ``AlmostSure(n)`` implies ``Expected(n)`` and ``Chance(n, 0)``.
+``AlmostSure(n)`` implies ``Expected(n)``, and is the same as ``Chance(n, 0)``.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Chance:
     Parameters
     ----------
     budget, risk
-        Δ, a whole number; and the probability of more, 0 … 1.
+        Δ, a whole number, and the probability with which it may be exceeded, 0 … 1.
 
     Examples
     --------
@@ -102,19 +102,19 @@ class Chance:
         object.__setattr__(self, "risk", check_risk(self.risk))
 
     def __str__(self) -> str:
-        return f"more than {self.budget} damage with probability {self.risk:g} at most"
+        return f"more than {self.budget} damage with probability at most {self.risk:g}"
 
 
 Constraint = AlmostSure | Expected | Chance
 
 
 def limit_of(constraint: Expected | Chance) -> float:
-    """What the expected damage or the risk must not exceed."""
+    """The upper limit of the expected damage or of the risk."""
     return constraint.limit if isinstance(constraint, Expected) else constraint.risk
 
 
 def budget_of(constraint: Expected | Chance) -> int | None:
-    """The budget whose overspending is limited; None where damage itself is."""
+    """The budget of a chance constraint; None for ``Expected``."""
     return constraint.budget if isinstance(constraint, Chance) else None
 
 

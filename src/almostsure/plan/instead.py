@@ -1,4 +1,4 @@
-"""What would help where no finite budget suffices at the start: a number of steps, or a stated risk, with numbers."""
+"""What to do where no finite budget suffices at the start: limit the number of steps, or accept a stated risk."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from almostsure.wording import counted
 
 STEPS = (100, 1_000)
 BUDGETS = (1, 2, 5)
-LARGE = 20_000  # outcomes beyond which nobody waits for the numbers in an error message
-SWEEPS = 2_000  # for the risks of each budget: where they close in slowly, nobody waits either
+LARGE = 20_000  # outcomes above which computing numbers for an error message would take too long
+SWEEPS = 2_000  # for the risks of each budget, for the same reason
 CLOSE = 1e-4  # how far apart the bounds of a risk that is shown may be
 NAMED = 4  # states
 
 
 def instead(minimal: MinimalBudget) -> list[str]:
-    """One sentence that says why no finite budget suffices, and those that say what would; nothing where one does."""
+    """Why no finite budget suffices and what would help, one sentence each; none if a budget suffices."""
     mdp = minimal.mdp
     if minimal.smallest_budget() != INFINITE or minimal.cap is not None or mdp.unknown is not None:
         return []
@@ -36,14 +36,14 @@ def _why(minimal: MinimalBudget) -> str:
     states = forcing(minimal)
     named = "; ".join(minimal.mdp.state_name(s) for s in states[:NAMED].tolist())
     more = f"; and {counted(states.size - NAMED, 'more state')}" if states.size > NAMED else ""
-    return f"Whatever is played, damage can be forced again and again in {named}{more}{minimal.mdp.origin.if_positive}."
+    return f"Under every policy, damage can be forced again and again in {named}{more}{minimal.mdp.origin.if_positive}."
 
 
 def forcing(minimal: MinimalBudget) -> Ints:
     """The states in which damage is forced for ever.
 
-    They can be reached from the start, and every action of them may hurt and stay among the states for which no finite
-    budget suffices; where there are none like that, all of those.
+    These are the reachable states in which every action may do damage and lead to a state for which no finite budget
+    suffices.  If there is none, all reachable states for which no finite budget suffices.
     """
     mdp, lost = minimal.mdp, minimal.of_state == INFINITE
 
@@ -63,7 +63,7 @@ def forcing(minimal: MinimalBudget) -> Ints:
 def _with_steps(mdp: MDP) -> list[str]:
     needs = [minimal_budget(mdp, horizon=steps).smallest_budget() for steps in STEPS]
     if INFINITE in needs:
-        return []  # something forbidden is forced
+        return []  # forbidden states cannot be avoided
     shown = " and ".join(f"{need:,} for {steps:,} steps" for need, steps in zip(needs, STEPS, strict=True))
     how = "minimal_budget(mdp, horizon=T), HorizonShield"
     return [f"For a number of steps, a finite budget suffices: {shown} ({how})."]
@@ -72,12 +72,12 @@ def _with_steps(mdp: MDP) -> list[str]:
 def _with_risk(mdp: MDP) -> list[str]:
     from almostsure.plan.risk.least import least_risk
 
-    if mdp.origin.uncertain is not None:  # its probabilities are not known
+    if mdp.origin.uncertain is not None:  # the probabilities are not known
         return []
     bounds = least_risk(mdp, minimal_budget(mdp, cap=BUDGETS[-1]).of_state, BUDGETS[-1], 1e-6, SWEEPS)
     upper, lower = (values[list(BUDGETS)][:, mdp.initial_states] @ mdp.initial_probabilities for values in bounds)
     if (upper - lower).max() > CLOSE:
-        return ["Or accept a risk: RiskShield works out how small it can be, which takes a while here."]
+        return ["Or accept a risk: RiskShield computes how small it can be, which takes a while for this model."]
     risks = upper.tolist()
     if min(risks) >= 1 - 1e-9:
         return ["In the long run every budget is exceeded with certainty, so accepting a risk does not help."]

@@ -1,4 +1,4 @@
-"""``Solution``: the best return under a constraint, a policy that attains it, and how they are known."""
+"""``Solution``: the best return under a constraint, with bounds, and a policy that attains it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from almostsure.plan.within import Within
 
 ASKED = 100_000  # pairs up to which printing a solution evaluates its policy
-SURELY = 1e-9  # an end that is missed with no more probability than this is sure
+SURELY = 1e-9  # a policy counts as ending almost surely if it misses the end with at most this probability
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution:
-    """The best return under a constraint, a policy that attains it, and how they are known.
+    """The best return under a constraint, with bounds, and a policy that attains it.
 
     Examples
     --------
@@ -38,28 +38,28 @@ class Solution:
 
     mdp: MDP
     constraint: Constraint
-    value: float  # at the initial state or distribution; NaN where nothing is known of it
+    value: float  # at the initial state or distribution; NaN if nothing is known
     lower: float
     upper: float
     policy: Policy
     discount: float
     tolerance: float
-    used: float  # the policy's expected damage, or its risk; for AlmostSure the most damage that it may take
-    price: float  # at the margin, per unit of the limit or of the risk; more adds at most that; NaN for AlmostSure
-    layers: Layers | None = None  # AlmostSure everywhere: bounds for every remaining budget and state
+    used: float  # the policy's expected damage or risk; for AlmostSure the budget
+    price: float  # return per further unit of the limit or of the risk, at most; NaN for AlmostSure
+    layers: Layers | None = None  # AlmostSure with everywhere=True: bounds for every remaining budget and state
     within: Within | None = None  # AlmostSure with a horizon: returns for every number of steps left
-    proved: bool = True  # whether the bounds allow for every rounding
-    _kept: dict[str, Floats] = field(default_factory=dict)  # the curve, once it was asked for
+    proved: bool = True  # whether the bounds include all rounding errors
+    _kept: dict[str, Floats] = field(default_factory=dict)  # the curve, once it has been computed
 
     def __post_init__(self) -> None:
         if math.isnan(self.lower) or math.isnan(self.upper):
-            raise LimitReached("the return is beyond what floating-point numbers hold. Scale the rewards down.")
+            raise LimitReached("the return is too large for floating-point numbers. Scale the rewards down.")
 
     @property
     def curve(self) -> Floats:
-        """The best return for the budgets 0 … budget; NaN where infeasible.  It is computed when it is first asked for.
+        """The best return for the budgets 0 … budget; NaN where infeasible.  Computed on first access.
 
-        For Expected: for the limits 0, 1, … up to the limit.
+        For ``Expected``, for the limits 0, 1, … up to the limit.
         """
         if "curve" not in self._kept:
             from almostsure.plan.tradeoff.curve import curve_of
@@ -69,7 +69,7 @@ class Solution:
 
     @property
     def promise(self) -> str:
-        """What holds, and for how many steps."""
+        """The constraint in words, with the horizon if there is one."""
         steps = "" if self.policy.horizon is None else f", within {counted(self.policy.horizon, 'step')}"
         return f"{self.constraint}{steps}"
 
@@ -80,7 +80,7 @@ class Solution:
     def reaches(self, label: str) -> float:
         """The probability that a run of the policy ends in a state with a label, such as a goal.
 
-        The best return may be had elsewhere: where costs end with a failure, too, that may be cheaper than the goal.
+        It may be below 1 for the best policy: if a failure ends the costs as well, it may be cheaper than the goal.
         """
         mdp, policy, there = self.mdp, self.policy, self.mdp.label(label)
         if policy.horizon is not None or (there > mdp.is_terminal()).any():
@@ -89,7 +89,7 @@ class Solution:
                 if policy.horizon is not None
                 else f"states that all end runs, not {label!r}"
             )
-            raise ArgumentError(f"the probability to reach a label is known for {what}.")
+            raise ArgumentError(f"the probability to reach a label can only be computed for {what}.")
         arrival = mdp.with_reward({label: 1.0})
         same = Policy(
             arrival, choice=policy.choice, probability=policy.probability, budget=policy.budget, rest=policy.rest
@@ -110,7 +110,7 @@ class Solution:
         return card("Solution", self._facts(), curve_table(self._kept.get("curve")), policy_map(self.policy))
 
     def _facts(self) -> list[tuple[str, str]]:
-        """What there is to say, by name."""
+        """The rows of the printed table: name and text."""
         bounds = f"{precise(self.lower, 12)} … {precise(self.upper, 12)}"
         how = self.mdp.origin.how_found
         where = f"in the model, which was {how}: " if how else ""
@@ -122,7 +122,7 @@ class Solution:
         ]
         match self.constraint:
             case Expected(limit=limit):
-                worth = "" if math.isnan(self.price) else _worth(self.price, "unit")
+                worth = "" if math.isnan(self.price) else _worth(self.price, "one unit")
                 facts.append(("damage", f"{self.used:.6g} of {limit:g} on average{worth}"))
             case Chance(risk=risk):
                 can_grow = risk < 1 and not math.isnan(self.price)
@@ -132,11 +132,11 @@ class Solution:
         return [*facts, *self._may_never_end(), *learned]
 
     def _may_never_end(self) -> list[tuple[str, str]]:
-        """What to say of policies that do not surely end, where that is cheap to know."""
+        """A row for policies that do not end almost surely, if that is cheap to find out."""
         if self.policy.horizon is not None or self.policy.num_layers * self.mdp.num_states > ASKED:
             return []
         if self.value == -math.inf and not self.mdp.is_terminal().any():
-            return [("ends", "never, and costs add up for ever: name a goal when you read the model")]
+            return [("ends", "never, and costs add up for ever: name a goal when reading the model")]
         try:
             ends = self.evaluate().ends
         except AlmostSureError:
@@ -149,12 +149,12 @@ class Solution:
 
 
 def _worth(price: float, unit: str) -> str:
-    """What more damage or risk is worth: the best return is concave, so further units add no more than the next."""
-    return f"; at the margin it is worth {price:.6g} per {unit}, further ones at most that"
+    """The marginal value of damage or risk; the best return is concave in it, so further units add no more."""
+    return f"; {unit} more is worth at most {price:.6g}"
 
 
 def check_gap(solution: Solution) -> None:
-    """Raise, with the whole solution, where the bounds are too far apart."""
+    """Raise an error that carries the solution if its bounds are too far apart."""
     lower, upper, tolerance = solution.lower, solution.upper, solution.tolerance
     if lower == upper or (math.isfinite(lower) and upper - lower <= tolerance * max(1.0, abs(lower))):
         return
@@ -169,12 +169,12 @@ def check_gap(solution: Solution) -> None:
 
 
 def at_start(mdp: MDP, lower: Floats, upper: Floats) -> tuple[float, float]:
-    """Bounds of the mean over the initial distribution, from those of the initial states; NaN if one is infeasible."""
+    """Bounds of the mean over the initial distribution, given those of the initial states; NaN if one is infeasible."""
     return _mean(mdp, lower)[0], _mean(mdp, upper)[1]
 
 
 def _mean(mdp: MDP, values: Floats) -> tuple[float, float]:
-    """The mean over the initial distribution, from below and from above."""
+    """The mean over the initial distribution, rounded down and rounded up."""
     if values.size == 1 or not np.isfinite(values).all():
         mean = float(values @ mdp.initial_probabilities) if values.size > 1 else float(values[0])
         return mean, mean
@@ -185,7 +185,7 @@ def _mean(mdp: MDP, values: Floats) -> tuple[float, float]:
 
 
 def middle(lower: float, upper: float) -> float:
-    """The value that is shown for two bounds; NaN if they say nothing."""
+    """The value between two bounds; NaN if they are −∞ and ∞."""
     if lower == -math.inf < upper == math.inf:
         return math.nan
     return lower if lower == upper else lower / 2 + upper / 2

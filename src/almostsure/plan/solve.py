@@ -1,34 +1,38 @@
 """``solve_policy``: the best return under one of the three constraints, with bounds.
 
-What is counted.  The return is E[Σ discountᵗ R]; with ``discount=1``, the default, it is E[Σ R].
+**Objective.**  The return is E[Σ discountᵗ R]; with ``discount=1``, the default, it is E[Σ R].
 
-- ``AlmostSure(budget)`` is about every trajectory, so the discount does not touch it.
-- ``Expected(limit)`` counts damage as it counts reward: E[Σ D] undiscounted, E[Σ discountᵗ D] with a discount.  (Read
-  the discount as the chance that an episode goes on after each step: both sums are then over the same steps.  With one
-  discount for the return and another for the damage, stationary policies would not be enough.)
-- ``Chance(budget, risk)`` is about whole trajectories.  A policy on (state, remaining) cannot trade a discounted return
-  against an undiscounted risk optimally, so a risk strictly between 0 and 1 needs ``discount=1``.  To plan for episodes
-  that may break off, put that into the model: a transition to a terminal state.
-- Once the budget of a chance constraint is overspent, nothing can make it worse, and the policy goes on for the return.
+- ``AlmostSure(budget)`` limits the damage of every trajectory, and the discount does not apply to it.
+- ``Expected(limit)`` discounts damage like reward: E[Σ D] undiscounted, E[Σ discountᵗ D] with a discount.  (If the
+  discount is the probability that an episode continues after each step, both sums are over the same steps.  With
+  different discounts for return and damage, stationary policies would not suffice.)
+- ``Chance(budget, risk)`` limits the damage of whole trajectories.  A policy on (state, remaining) cannot trade a
+  discounted return against an undiscounted risk optimally, so a risk strictly between 0 and 1 needs ``discount=1``.
+  For episodes that may break off, add a transition to a terminal state to the model.
+- Once the budget of a chance constraint is overspent, the policy maximises the return alone.
 
-With a *horizon* only the first T steps count, for the return and for the damage, and what follows does not matter.  For
-``AlmostSure`` that is a recursion over the steps that are left (:mod:`almostsure.plan.within`); for the others, the
-programme of the model that counts them, ``product(mdp, Steps(T))``.
+**Horizon.**  With a horizon T only the first T steps count, for the return and for the damage.  ``AlmostSure`` is then
+solved by recursion over the steps left (:mod:`almostsure.plan.within`), and the other constraints as linear programmes
+on the model that counts the steps, ``product(mdp, Steps(T))``.
 
-Infinite returns.  A return without bound is an error that names a cycle.  Where the constraint can be kept, but costs
-then add up for ever, the answer is −∞, with a policy that keeps the constraint; for ``Expected`` and ``Chance`` this
-is an assured one, and where there is none, ``Infeasible`` says that no finite return is within the limit.  A best
-policy need not ever end, where going on costs nothing; printing the solution says so for models of moderate size,
+**Infinite returns.**  An unbounded return is an error that names a cycle.  If the constraint can be kept, but only at
+costs that add up for ever, the value is −∞, with a policy that keeps the constraint; for ``Expected`` and ``Chance``
+that is an assured policy, and if there is none, ``Infeasible`` says that no finite return is within the limit.  A best
+policy need not end if going on costs nothing.  The printed solution says so for models of moderate size, and
 ``solution.evaluate().ends`` for all.
 
-Bounds.  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved component by component,
+**Bounds.**  ``lower`` and ``upper`` enclose the optimum.  For ``AlmostSure`` they are proved component by component,
 rounding included (:mod:`almostsure.plan.assured.steps`).  For the others ``lower`` is the evaluated return of the
-policy that is returned, and ``upper`` is that of a problem in which damage has a price
-(:mod:`almostsure.plan.programme.upper`).  ``proved`` is False in three cases: rewards on a cycle cancel out within
-rounding, but not exactly, and are taken for 0; they do so in the problem with a price, and ``upper`` is a dual value
-of the programme whose roundings are not all counted; the limit is the least that is possible, the policy exceeds it by
-rounding, and ``lower`` is less by what that is worth.  Bounds further apart than ``tolerance`` (times the value, if
-that is above 1) are an error.
+policy, and ``upper`` comes from a problem without a constraint in which damage has a price
+(:mod:`almostsure.plan.programme.upper`).  ``proved`` is False in three cases:
+
+- rewards on a cycle cancel out up to rounding, but not exactly, and are taken for 0;
+- the same in the problem with a price: then ``upper`` is a dual value of the linear programme, for which not all
+  rounding errors are counted;
+- the limit is the least possible and the policy exceeds it by rounding: then ``lower`` is reduced by the excess times
+  the price.
+
+Bounds further apart than ``tolerance`` (relative for values above 1) are an error.
 """
 
 from __future__ import annotations
@@ -71,29 +75,27 @@ def solve_policy(
     constraint
         ``AlmostSure(budget)``, ``Expected(limit)`` or ``Chance(budget, risk)``.
     discount
-        In (0, 1], of the return.  ``AlmostSure`` is about every trajectory, so its damage counts in full.
-        ``Expected`` discounts damage as it discounts reward.  ``Chance`` with a risk strictly between 0 and 1 needs
-        ``discount=1``: a policy on (state, remaining) cannot trade a discounted return against an undiscounted risk
-        optimally.
+        The discount of the return, in (0, 1].  For ``AlmostSure`` damage is never discounted; ``Expected`` discounts it
+        like reward; ``Chance`` with a risk strictly between 0 and 1 needs ``discount=1``.
     tolerance
-        How far apart the bounds may be, times the value if that is above 1.
+        How far apart the bounds may be; relative for values above 1.
     horizon
-        Count only so many steps, for the return and for the damage.  The policy then looks at the steps that are left,
-        too; for ``AlmostSure``, ``solution.within`` has the best returns for every number of them.
+        Count only so many steps, for the return and for the damage.  The policy then also depends on the number of
+        steps left; for ``AlmostSure``, ``solution.within`` has the best returns for every such number.
     everywhere
-        For ``AlmostSure``: solve all states and remaining budgets, not only what the start can reach.  The policy then
-        answers wherever the budget suffices, and ``solution.layers`` (``solution.within``) has all bounds.
+        For ``AlmostSure``: solve all states and remaining budgets, not only those reachable from the start.  The policy
+        is then defined wherever the budget suffices, and ``solution.layers`` (``solution.within``) has all bounds.
 
     Raises
     ------
     Infeasible
-        No policy meets the constraint; ``needed`` is the least budget, limit or risk that would do.
+        No policy meets the constraint; ``needed`` is the least budget, limit or risk that suffices.
     UnboundedReturn
-        The return has no bound; ``cycle`` holds the states that give it.
+        The return has no bound; ``cycle`` holds the states of a cycle on which reward is collected for ever.
     LimitReached
-        The bounds are further apart than the tolerance; ``solution`` is the whole solution, with the best of them.
+        The bounds are further apart than the tolerance; ``solution`` is the solution with these bounds.
     Interrupted
-        Ctrl-C; for ``AlmostSure``, ``kept`` is a solution whose policy keeps the budget, not yet the best one.
+        Ctrl-C; for ``AlmostSure``, ``kept`` is a solution with a policy that keeps the budget, but is not optimal.
 
     Examples
     --------
@@ -128,7 +130,7 @@ def _solve(
             )
         case Expected() | Chance():
             if limit_of(constraint) == 0:
-                return _surely(mdp, constraint, discount, tolerance)
+                return _solve_zero(mdp, constraint, discount, tolerance)
             return solve_programme(mdp, constraint, _programme(mdp, constraint, discount), tolerance)
     raise ArgumentError(
         f"constraint must be AlmostSure, Expected or Chance; got {constraint!r}. For a budget that is never "
@@ -151,8 +153,8 @@ def _programme(mdp: MDP, constraint: Expected | Chance, discount: float) -> Prog
     return Programme(flow_of(mdp, budget_of(constraint)), discount)
 
 
-def _surely(mdp: MDP, constraint: Expected | Chance, discount: float, tolerance: float) -> Solution:
-    """No damage on average is none at all, and no risk is certainty: the assured solution under another name."""
+def _solve_zero(mdp: MDP, constraint: Expected | Chance, discount: float, tolerance: float) -> Solution:
+    """The best policy for an expected damage or a risk of 0, which is an almost-sure constraint."""
     what = "risk" if isinstance(constraint, Chance) else "damage"
     try:
         assured = solve_assured(mdp, AlmostSure(budget_of(constraint) or 0), discount, tolerance)
@@ -160,7 +162,7 @@ def _surely(mdp: MDP, constraint: Expected | Chance, discount: float, tolerance:
         raise Infeasible(f"without any {what}, {error}", needed=_least(mdp, constraint)) from None
     choice = assured.policy.choice
     is_plain = isinstance(constraint, Expected) and choice is not None
-    policy = Policy(mdp, choice=choice) if is_plain else assured.policy  # with nothing to spend, nothing to look at
+    policy = Policy(mdp, choice=choice) if is_plain else assured.policy  # with budget 0 nothing is carried
     return replace(assured, constraint=constraint, policy=policy, used=0.0, layers=None, _kept={})
 
 

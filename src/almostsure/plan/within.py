@@ -1,4 +1,4 @@
-"""The best assured return within a number of steps, by recursion over the steps that are left.
+"""The best assured return within a number of steps, by recursion over the steps left.
 
 With t steps left and K of the budget,
 
@@ -6,17 +6,18 @@ With t steps left and K of the budget,
 
 where V(s', K') = −∞ for K' < 0 and where s' is forbidden or unknown.  So V_t(s, K) is −∞ exactly where k_t(s) > K
 (:mod:`almostsure.budget.horizon`), and a choice is worth −∞ exactly where a :class:`almostsure.shield.HorizonShield`
-refuses it: the recursion needs no table of what is allowed.
+forbids it.  The recursion needs no table of allowed choices.
 
-*Bounds.*  Expected rewards g are sums without rounding (:mod:`almostsure.plan.assured.sums`).  A step adds to the error
-of the values at most the roundings of one sum, (3 n + 10) ε (|g| + |V|) with n outcomes; these add up over the steps,
-discounted like the values.  The policy plays the choices whose worth was taken, so the lower bounds hold for it.
+*Bounds.*  Expected rewards g are exact sums, rounded once (:mod:`almostsure.plan.assured.sums`).  A step adds to the
+error of the values at most the rounding of one sum, (3 n + 10) ε (|g| + |V|) with n outcomes; these errors add up over
+the steps, discounted like the values.  The values are those of the choices played, so the lower bounds hold for the
+policy.
 
-*Ties.*  Choices that the roundings of a step cannot tell apart are tied: those that end soonest are taken and,
-where these are equal, that hurt least, as without a horizon (:mod:`almostsure.plan.assured.ties`).  The best one may be
-better by no more than these roundings, which therefore count twice.
+*Ties.*  Choices whose values differ by less than the rounding of a step are tied.  Of these, one that ends soonest is
+taken and, second, one with the least damage, as without a horizon (:mod:`almostsure.plan.assured.ties`).  The best one
+may be better by at most this rounding, which therefore counts twice.
 
-*Memory.*  The policy keeps one block of choices for all numbers of steps left with which it does the same.
+*Memory.*  Consecutive numbers of steps left with the same choices share one block of the policy.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from almostsure.plan.assured.ties import DAMAGE
 from almostsure.policy.policy import Policy
 from almostsure.progress import Bar
 
-PLAIN_WORK = 30_000  # pairs of outcome and budget, times steps, below which nobody waits for a compiler
+PLAIN_WORK = 30_000  # outcomes · budgets · steps up to which the step runs uncompiled
 EPSILON = 2.0**-52
-LITTLE = 1e-9  # what is charged more without being noticed
+LITTLE = 1e-9  # charges that differ by less count as equal
 
 
 @final
@@ -52,12 +53,12 @@ class Within:
     """The best returns with 0, 1, … horizon steps left; −∞ where the budget does not suffice."""
 
     returns: Floats  # [horizon + 1, budget + 1, initial states]
-    error: Floats  # [horizon + 1], the values may be wrong by no more
-    values: Floats | None  # [horizon + 1, budget + 1, num_states]: of all states, if they were asked for
+    error: Floats  # [horizon + 1], an upper bound of the values' errors
+    values: Floats | None  # [horizon + 1, budget + 1, num_states], the returns from all states, with everywhere=True
 
 
 class Model(NamedTuple):
-    """What a step looks at."""
+    """The arrays that a step of the recursion reads."""
 
     choice_ptr: Ints
     outcome_ptr: Ints
@@ -65,12 +66,12 @@ class Model(NamedTuple):
     damage: npt.NDArray[np.uint8]
     probability: Floats  # divided by its sum
     gain: Floats  # [num_choices]
-    charge: Floats  # [num_choices], 1 for a step before the end, and the expected damage times DAMAGE
+    charge: Floats  # [num_choices], 1 + DAMAGE · expected damage; 0 in terminal states
     discount: float
 
 
 def solve_within(mdp: MDP, budget: int, horizon: int, *, discount: float, everywhere: bool) -> tuple[Policy, Within]:
-    """The best policy for a budget and a horizon, and what it returns with every number of steps left."""
+    """The best policy for a budget and a horizon, and its returns with every number of steps left."""
     rows, large = budget + 1, mdp.num_outcomes * (budget + 1) * horizon > PLAIN_WORK
     if everywhere:
         require(8 * (horizon + 1) * rows * mdp.num_states, f"the values for {horizon:,} steps", "Ask for fewer.")
@@ -101,7 +102,7 @@ def solve_within(mdp: MDP, budget: int, horizon: int, *, discount: float, everyw
 
 
 def require_within(mdp: MDP, budget: int, horizon: int) -> None:
-    """Refuse a horizon for which not even what is kept of every step would fit: returns, an error and a block."""
+    """Raise if the least that is kept of each step (returns, an error, the number of a block) does not fit."""
     size = (8 * (budget + 1) * mdp.initial_states.size + 12) * (horizon + 1)
     require(size, f"a solution for {horizon:,} steps", "Solve for fewer steps.")
 
@@ -131,7 +132,7 @@ def _plain_expected(outcome_ptr: Ints, probability: Floats, reward: Floats) -> t
 
 
 def _rounding(model: Model, values: Floats, error: float) -> float:
-    """A bound of the roundings of one step, from values with this error."""
+    """An upper bound of the rounding error of one step, from values with this error."""
     most = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
     size = float(np.abs(model.gain).max(initial=0.0)) + model.discount * (most + error)
     return (3 * int(np.diff(model.outcome_ptr).max(initial=0)) + 10) * EPSILON * size
@@ -139,10 +140,9 @@ def _rounding(model: Model, values: Floats, error: float) -> float:
 
 @njit(cache=True, error_model="numpy")
 def best_step(model: Any, rounding: Any, before: Any, last: Any, charged: Any) -> Any:
-    """The values with one step more, the choice of each pair, and what is charged on the way.
+    """The values with one step more, the choice of each pair, and the expected charges.
 
-    Of the choices that the roundings cannot tell apart, the one that is charged least; the one of ``last`` if it is not
-    charged more.
+    Of the choices within ``rounding`` of the best, the one with the least charge is taken, preferably that of ``last``.
     """
     values, choice, ahead = np.empty_like(before), np.empty_like(last), np.zeros_like(charged)
     widest = 0

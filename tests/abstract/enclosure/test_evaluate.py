@@ -63,7 +63,7 @@ def test_play_that_turns_over_the_seam_keeps_the_budget():
 
 
 def test_a_step_that_a_period_changes_is_refused():
-    match = "angle is periodic, so step must do the same a period of 6.28319 later; with action 0.1 it leads to another"
+    match = r"angle is periodic, so step must do the same at angle \+ 6.28319; with action 0.1 it leads to another"
     with pytest.raises(ModelError, match=match):
         abstract(lambda s, a: (0.9 * s[0] + a,), WHEEL, [0.1])
     abstract(lambda s, a: (0.9 * (s[0] - TURN * np.floor((s[0] + np.pi) / TURN)) + a,), WHEEL, [0.1])
@@ -105,5 +105,5 @@ def test_enclosures_and_arrays_that_do_not_fit_are_refused():
     for word in ("unsafe", "forbidden", "goal"):
         with pytest.raises(ModelError, match=rf"{word} must return one value, or arrays that broadcast"):
             asure.minimal_budget(abstract(lambda s, a: s, grid, [0], **{word: lambda s: np.zeros(3, bool)}))
-    with pytest.raises(ArgumentError, match="actions must be a list, what step is given for each of them; got 3"):
+    with pytest.raises(ArgumentError, match="actions must be a list of the values that step is given; got 3"):
         abstract(lambda s, a: s, grid, 3)

@@ -146,7 +146,7 @@ BAD = {
     "log": (lambda x: np.log(x), "numpy.log of an interval that reaches 0"),
     "divisor": (
         lambda x: 1 / x,
-        r"a divisor must not be an interval around 0; got \[-1, 1\] at test_interval.py, line",
+        r"a divisor must not contain 0; got \[-1, 1\] at test_interval.py, line",
     ),
     "type": (lambda x: x + "a", "a value of type str cannot be applied"),
     "times a condition": (lambda x: (x > 0) * 2, "numpy.multiply cannot be applied.*np.where only"),

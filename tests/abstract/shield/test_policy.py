@@ -127,7 +127,9 @@ def test_points_and_rests_that_are_none_are_refused(car):
         with pytest.raises(ArgumentError, match=r"points must be numbers \[n, coordinates\], such as \[point\]; got"):
             car.act(points)
     for rests in ([99], [-2], [-1, -1], -1):
-        with pytest.raises(ArgumentError, match="rests must be what act returned for these 1 point one step before"):
+        with pytest.raises(
+            ArgumentError, match="rests must be those that act returned for these 1 point one step before"
+        ):
             car.act([[0.0, 0.0]], rests)
 
 

@@ -166,7 +166,7 @@ def test_damage_that_a_cell_does_not_say_must_be_told():
     run = shield.begin(cell, 5)
     action = int(shield.allowed(*run)[0])
     edge = model.grid.cell((0.82, 0.0))
-    with pytest.raises(ModelError, match=r"does not say whether entering it hurts.*DamageTracker"):
+    with pytest.raises(ModelError, match=r"does not determine the damage of entering it.*DamageTracker"):
         shield.after(run, action, edge)
     with pytest.raises(ModelError, match="damage must be a whole number, 0 or more; got -1"):
         shield.after(run, action, cell, -1)
@@ -175,7 +175,7 @@ def test_damage_that_a_cell_does_not_say_must_be_told():
         for said in (np.array([wrong]), np.array([wrong], object)):
             with pytest.raises((ModelError, ArgumentError), match="damage must be a whole number"):
                 shield.after(many, np.array([action]), np.array([cell]), said)
-    with pytest.raises(ModelError, match="does not say whether entering it hurts"):
+    with pytest.raises(ModelError, match="does not determine the damage of entering it"):
         shield.after(many, np.array([action]), np.array([edge]), [None])
     for said in (True, 1, 1.0):
         assert shield.after(run, action, cell, said)[1] == 4
@@ -257,7 +257,7 @@ def test_what_is_neither_a_cell_nor_a_point_is_refused(walk, what):
 @pytest.mark.parametrize("what", [[[9]], [True], np.zeros((1, 2)), [(1.0,), (2.0, 3.0)], np.zeros((1, 1, 1))], ids=repr)
 def test_tables_of_another_form_are_refused(walk, what):
     for call in (walk.mask, walk.begin):
-        with pytest.raises(ModelError, match=r"cells, whole numbers in a row, or points, real .* \[n, 1\]"):
+        with pytest.raises(ModelError, match=r"cells, integers of shape .*, or points, floats .* \[n, 1\]"):
             call(what, 0)
     with pytest.raises(ModelError, match=r"unknown cell|the 1 coordinate of the grid"):
         walk.allowed(what, 0)
@@ -293,7 +293,7 @@ def test_jumps_that_no_state_of_a_cell_can_do_are_a_mismatch(walk):
     with pytest.raises(ModelMismatch, match=words):
         walk.after(run, np.array([0, 0]), np.array([9, 89]), 0)
     assert walk.after(run, np.array([0, 1]), np.array([9, 19]), 0)[0].tolist() == [9, 19]
-    with pytest.raises(ModelMismatch, match="a state outside the box, and no pattern"):
+    with pytest.raises(ModelMismatch, match="a state outside the box, where no pattern"):
         walk.after(run, np.array([0, 1]), np.array([9, walk.space.unknown]), 0)
     longer = asure.Shield(asure.minimal_budget(corridor(pattern=2)))
     with pytest.raises(ModelMismatch, match="a state outside the box, which no state of that cell can reach"):

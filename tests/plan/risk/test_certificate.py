@@ -52,7 +52,7 @@ def test_forgeries_of_each_kind_are_rejected(horizon):
     check_risks(mdp, true)
     top = len(true.least) - 1  # all steps and the whole budget; the row before has one less of the budget
     forged = [
-        ((top, 0, 0.0199), r"state 0 with 1 left is too small: every action has a larger one than 0\.0199"),
+        ((top, 0, 0.0199), r"state 0 with 1 left is too small: that of every action is above 0\.0199"),
         ((top, 0, 0.0), "state 0 with 1 left is too small"),  # 0 where the budget does not suffice
         ((top - 1, 1, np.nextafter(0.2, 0)), "state 1 with 0 left is too small"),  # the last digit counts
         ((top, 1, 1e-9), "state 1 must be 0: 1 left suffices there"),
@@ -93,5 +93,5 @@ def test_what_is_forbidden_has_a_risk_of_one():
     check_risks(mdp, true)
     forbidden = true.least[0] == 1
     assert forbidden.sum() == 1
-    with pytest.raises(CertificateError, match="what is forbidden must have a risk of 1"):
+    with pytest.raises(CertificateError, match="forbidden states must have a risk of 1"):
         check_risks(mdp, true._replace(least=np.where(forbidden, 0.5, true.least)))

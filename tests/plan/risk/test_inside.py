@@ -91,5 +91,5 @@ def test_q_learning_inside_returns_more_than_is_possible_without_risk():
 def test_bad_levels():
     with pytest.raises(ArgumentError, match="levels must be at least 1"):
         RiskShield("paper", 1, 0.5).restrict(0)
-    with pytest.raises(ArgumentError, match=r"take product\(mdp, Steps\(T\)\)"):
+    with pytest.raises(ArgumentError, match=r"make one for product\(mdp, Steps\(T\)\)"):
         RiskShield("paper", 1, 0.5, horizon=3).restrict()

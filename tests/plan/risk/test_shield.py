@@ -199,7 +199,7 @@ def test_bad_input(road):
         RiskShield(forced, 1, 0.1)
     assert caught.value.needed == pytest.approx(0.25)
     shield = RiskShield(road, 1, 0.5)
-    with pytest.raises(ArgumentError, match="budget must be at most the 1 that this shield is for; got 2"):
+    with pytest.raises(ArgumentError, match="budget must be at most 1, the shield's budget; got 2"):
         shield.begin(0, 2)
     for risk in (1.5, -0.1, float("nan")):
         with pytest.raises(ArgumentError, match="risk must be"):

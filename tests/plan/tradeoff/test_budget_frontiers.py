@@ -41,7 +41,7 @@ def test_each_state_and_swapped_roles():
     for state in range(0, mdp.num_states, 7):
         assert sorted((b, a) for a, b in back.pairs(state)) == sorted(front.pairs(state))
     assert front.first.shape == (front.most + 1, mdp.num_states)
-    assert "must be at least" in repr(front)
+    assert "minimal pairs" in repr(front)
 
 
 def test_the_picture():

@@ -59,7 +59,7 @@ def test_with_a_discount(paper):
     curves = frontier(paper(), 2, discount=0.9)
     assert curves.assured.tolist() == pytest.approx([0, 1, 1.9])
     assert curves.risks.tolist() == [0, 1]
-    with pytest.raises(ArgumentError, match="only the risks 0 and 1 have an answer"):
+    with pytest.raises(ArgumentError, match="only the risks 0 and 1 can be solved"):
         frontier(paper(), 2, discount=0.9, risks=[0.5])
 
 

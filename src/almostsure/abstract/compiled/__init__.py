@@ -1,1 +1,1 @@
-"""The compiled loops of this package: rounding, ranges of cells, levels and arrival, and what the check looks at."""
+"""The compiled loops of this package: rounding, ranges of cells, levels and arrival, and the check of upper budgets."""

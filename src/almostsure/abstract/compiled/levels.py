@@ -15,31 +15,31 @@ Words = npt.NDArray[np.uint64]
 
 
 class Sets(NamedTuple):
-    """Sets of cells as bits along the last coordinate, each shrunk by every window that images have.
+    """Sets of cells as bits along the last coordinate, each eroded by every window size that occurs in images.
 
-    Set d is the one in which an outcome of damage d must end.  ``bits`` at ``d · per_set + Σ (count − 1) · window + Σ
-    index · row`` begins the row that says for which k the cells k of all ``count`` rows from there on are in the set.
+    An outcome with damage d must end in set d.  The row that starts at ``d · per_set + Σ (count − 1) · window + Σ
+    index · row`` of ``bits`` has bit k set if cell k of all ``count`` rows from ``index`` on is in set d.
     """
 
     bits: Words  # flat
-    per_set: int
+    per_set: int  # words per set
     window: Ints  # [coordinates − 1] words between the sets of two window lengths; 0 where windows are looped over
     row: Ints  # [coordinates − 1] words between neighbours
-    before: npt.NDArray[np.int32]  # flat: how many words below each corner have lost cells in the sweep before
-    steps: Ints  # [coordinates] between the corners of neighbours
-    fresh: bool  # whether no sweep has been made
+    before: npt.NDArray[np.int32]  # flat, prefix sums: the words below each corner that lost cells in the last sweep
+    steps: Ints  # [coordinates] distance between the corners of neighbours
+    fresh: bool  # whether this is the first sweep
 
 
 class Task(NamedTuple):
-    """What one level works on."""
+    """The state of the computation of one level."""
 
     shape: Ints  # [coordinates]
-    alive: Words  # [rows, words] not yet found to need more than this level
-    settled: Words  # [rows, words] need less than this level
+    alive: Words  # [rows, words] the cells that may need at most this level
+    settled: Words  # [rows, words] the cells that need less than this level
     witness: npt.NDArray[np.uint16]  # [cells] the first pattern that has not failed at this level
     spot: Ints  # [cells] where the witness ends: NEW, HOLDS for ever, or start << 30 | first << 15 | count of bits
-    reach: npt.NDArray[np.int16]  # [rows, words, coordinates, 2] where witnesses of a word end, in words: from, to
-    changed: npt.NDArray[np.bool_]  # [rows, words] whether cells were taken out in this sweep
+    reach: npt.NDArray[np.int16]  # [rows, words, coordinates, 2] the box of words in which a word's witnesses end
+    changed: npt.NDArray[np.bool_]  # [rows, words] whether cells were removed in this sweep
     patterns: int
     level: int
 
@@ -83,7 +83,7 @@ def row_inside(bits: Words, start: int, first: int, end: int, width: int) -> boo
 
 @njit(cache=True, nogil=True)
 def rows_inside(sets: Sets, shape: Ints, start: int, scratch: Scratch) -> bool:
-    """The same for all rows of the box in ``scratch``, along the coordinates whose windows are looped over."""
+    """:func:`row_inside` for all rows of the box in ``scratch`` along the coordinates whose windows are looped over."""
     low, count, at = scratch.low, scratch.counts, scratch.at
     last = shape.size - 1
     for j in range(last):
@@ -110,7 +110,7 @@ def rows_inside(sets: Sets, shape: Ints, start: int, scratch: Scratch) -> bool:
 
 @njit(cache=True, nogil=True)
 def place(images: Images, shape: Ints, row: int, offset: Ints) -> None:
-    """Where the entries of a row of cells begin, one coordinate after the other, and then where its damages do."""
+    """Fill ``offset`` with the offsets of a row's entries, per coordinate, and last with that of its damages."""
     n = shape.size
     offset[:] = 0
     rest = row
@@ -124,7 +124,7 @@ def place(images: Images, shape: Ints, row: int, offset: Ints) -> None:
 
 @njit(cache=True, nogil=True)
 def reaches(before: npt.NDArray[np.int32], steps: Ints, reach: npt.NDArray[np.int16]) -> bool:
-    """Whether a box of words holds one that has changed."""
+    """Whether a box of words has one that changed in the last sweep, by prefix sums."""
     total = np.int64(0)
     for corner in range(1 << steps.size):
         at, sign = np.int64(0), 1
@@ -139,9 +139,9 @@ def reaches(before: npt.NDArray[np.int32], steps: Ints, reach: npt.NDArray[np.in
 
 @njit(cache=True, nogil=True)
 def sweep(images: Images, sets: Sets, task: Task, scratch: Scratch, first_row: int, num_rows: int) -> int:
-    """Take out of ``task.alive`` the cells of some rows that no pattern keeps in the sets; how many there were.
+    """Remove from ``task.alive`` the cells of some rows for which no pattern holds any more; returns their number.
 
-    Words whose witnesses end where nothing has changed are passed over.
+    Words whose witnesses end where nothing has changed are skipped.
     """
     shape, alive, settled, spots, reach = task.shape, task.alive, task.settled, task.spot, task.reach
     bits, width, one, found = sets.bits, shape[-1], np.uint64(1), 0
@@ -170,11 +170,11 @@ def sweep(images: Images, sets: Sets, task: Task, scratch: Scratch, first_row: i
 
 @njit(cache=True, nogil=True)
 def search(images: Images, sets: Sets, task: Task, scratch: Scratch, word: tuple[int, int, int]) -> int:
-    """Find the next pattern that holds for cells of a word, and take out those that have none; how many these are.
+    """Find the next pattern that holds for cells of a word, and remove the cells that have none; returns their number.
 
-    ``word`` is (row, number of the word in it, bits of the cells); ``scratch.offset`` is at the row.
+    ``word`` is (row, number of the word in it, bits of the cells); ``scratch.offset`` is that of the row.
     """
-    # What the innermost loop reads lies in local variables: a field of a tuple is counted as a reference each time.
+    # The innermost loop reads local variables: every access to a field of a tuple would count a reference.
     shape, offset, low, count = task.shape, scratch.offset, scratch.low, scratch.counts
     lows, counts, starts, strides = images.low, images.counts, images.start, images.stride
     damages, damage_starts, damage_stride = images.damage, images.damage_start, images.damage_stride[shape.size - 1]
@@ -220,7 +220,7 @@ def search(images: Images, sets: Sets, task: Task, scratch: Scratch, word: tuple
 
 @njit(cache=True, nogil=True)
 def widen(reach: npt.NDArray[np.int16], low: Ints, count: Ints, shape: Ints) -> None:
-    """Make ``reach`` hold the words of an outcome; all along a coordinate if it wraps around."""
+    """Extend ``reach`` by the words of an outcome; to the whole coordinate where that wraps around."""
     for j in range(shape.size):
         first, end = (low[j], low[j] + count[j]) if low[j] + count[j] <= shape[j] else (0, shape[j])
         if j == shape.size - 1:
@@ -232,13 +232,13 @@ def widen(reach: npt.NDArray[np.int16], low: Ints, count: Ints, shape: Ints) -> 
 
 
 class Watch(NamedTuple):
-    """What the arrival engine keeps: each choice waits for one unsettled cell of its image, or for its turn."""
+    """The state of the arrival engine: each choice waits for an unsettled cell of its image, or in a bucket."""
 
     shape: Ints  # [coordinates]
     value: npt.NDArray[np.int32]  # [cells]
     head: npt.NDArray[np.int32]  # [cells] the first choice that waits for the cell
     link: npt.NDArray[np.int32]  # [choices] the next choice in the same list
-    position: npt.NDArray[np.int32]  # [choices] cells of the image already seen to be settled
+    position: npt.NDArray[np.int32]  # [choices] the cells of the image that are known to be settled
     cost: npt.NDArray[np.int32]  # [choices] the largest d + v among these
     bucket: npt.NDArray[np.int32]  # [256] the first choice whose cost is a level, modulo 256
     patterns: int
@@ -261,10 +261,11 @@ def member(low: Ints, count: Ints, shape: Ints, number: int) -> np.int64:
 
 @njit(cache=True, nogil=True)
 def arrive(images: Images, watch: Watch, scratch: Scratch, cap: int) -> None:
-    """Settle cells in the order of their values, each at the least cost of its choices.
+    """Settle cells in ascending order of their values (Dijkstra), each at the least cost of its choices.
 
-    Looked at next is a choice that waited for the cell settled last; else, in the beginning, the next of all choices;
-    else one whose turn it is to settle its cell.  It waits at the next unsettled cell, or in the bucket of its cost.
+    The next choice is one that waited for the cell settled last; or else the next of all choices, until each has been
+    examined once; or else one of the current bucket, which settles its cell.  An examined choice waits for the next
+    unsettled cell of its image or, if there is none, in the bucket of its cost.
     """
     shape, value, link, head, bucket = watch.shape, watch.value, watch.link, watch.head, watch.bucket
     position, costs, low, count, offset = watch.position, watch.cost, scratch.low, scratch.counts, scratch.offset

@@ -1,4 +1,4 @@
-"""What patterns need, by looking at every cell of every outcome.  Shares no code with the solvers."""
+"""Compiled: the need of every pattern, from the cells of its outcomes.  Shares no code with the solvers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ Rows = npt.NDArray[np.int32]
 
 @njit(cache=True, nogil=True)
 def patterns_need(images: Images, shape: Ints, tables: Any, row: Rows, needs: Any, block: tuple[int, int]) -> None:
-    """Fill the rows of a block's finite cells: for every pattern max over its outcomes of d + v.
+    """Fill in, for the finite cells of a block and every pattern, max over the outcomes of d + v.
 
-    The largest number stays where that is ∞.  ``shape`` and the images have at least two coordinates.
+    ``needs`` is given as the largest number, which stays where that is ∞.  ``shape`` and the images have at least two
+    coordinates.
     """
     n = shape.size
     lows, counts, starts, strides = images.low, images.counts, images.start, images.stride
@@ -68,11 +69,11 @@ def patterns_need(images: Images, shape: Ints, tables: Any, row: Rows, needs: An
 
 @njit(cache=True, nogil=True)
 def largest_in(tables: Any, shape: Ints, low: Ints, count: Ints, at: Ints) -> np.int64:
-    """The largest value among the cells of a box; the search ends where that is ∞.
+    """The largest value among the cells of a box.
 
-    ``tables[i − 1, j − 1]`` holds the largest value of the i × j cells of the last two coordinates from each cell on; a
-    longer side is covered by several windows, the last of which overlaps.  The first coordinates are looped over, with
-    ``at`` to count them.
+    ``tables[i − 1, j − 1]`` holds the largest value of the i × j cells of the last two coordinates from each cell on;
+    longer sides are covered by several windows, the last of which overlaps.  The other coordinates are looped over,
+    with ``at`` as the counter.
     """
     n = shape.size
     high, wide = min(count[n - 2], tables.shape[0]), min(count[n - 1], tables.shape[1])

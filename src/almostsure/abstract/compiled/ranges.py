@@ -1,4 +1,4 @@
-"""From bounds of coordinates to ranges of cells, compiled."""
+"""Compiled: from bounds of coordinates to ranges of cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 @njit(cache=True, nogil=True)
 def cell_along(value: float, edges: Floats, inverse: float) -> int:
-    """The cell of a value that lies between the first and the last edge: a guess, corrected by the edges themselves."""
+    """The cell of a value between the first and the last edge: a guess, corrected by comparison with the edges."""
     last = edges.size - 2
     guess = int((value - edges[0]) * inverse)
     guess = min(max(guess, 0), last)
@@ -27,9 +27,9 @@ def cell_along(value: float, edges: Floats, inverse: float) -> int:
 
 @njit(cache=True, nogil=True)
 def ranges(low: Floats, high: Floats, edges: Floats, around: bool, rounded: bool, first: Any, count: Any) -> None:
-    """Which cells of one coordinate the intervals touch: ``count`` of them from ``first``; 0 where one leaves the box.
+    """Fill in the cells of one coordinate that intervals touch: ``count`` from ``first`` on; 0 if one leaves the box.
 
-    With ``rounded``, bounds are rounded to float32 first, as the observation is.
+    With ``rounded``, bounds are rounded to float32 first, like observations.
     """
     n = edges.size - 1
     bottom, top = edges[0], edges[n]

@@ -1,11 +1,11 @@
 """Sums, differences, products and absolute values of bounds, as compiled ufuncs: one pass over the data each.
 
-Rounding x down gives ``x − (|x| · 2⁻⁵² + 2⁻¹⁰²²)``, and up the same with a plus.  A unit in the last place of x
-is at most ``|x| · 2⁻⁵²`` (or 2⁻¹⁰⁷⁴ for the smallest numbers), so what is rounded down lies at or below the float
-before x: the exact value cannot be less.
+Rounding x down gives ``x − (|x| · 2⁻⁵² + 2⁻¹⁰²²)``, and rounding up the same with a plus.  A unit in the last place of
+x is at most ``|x| · 2⁻⁵²`` (or 2⁻¹⁰⁷⁴ for the smallest numbers), so the result lies at or below the float before x, and
+the exact value cannot be less.
 
-What is exact stays as it is, so that a system that has come to rest stays in its cell: sums and differences whose
-error is 0 (Knuth's two-sum computes it exactly, unless something overflows and it is NaN), and products by 0.
+Exact results are not moved, so that a system at rest stays in its cell: sums and differences whose error is 0 (Knuth's
+two-sum computes it exactly, except on overflow, where it is NaN), and products by 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TWO = ["float64(float64, float64)"]
 
 @nb.njit(inline="always")
 def error_of_sum(a: float, b: float, x: float) -> float:
-    """What ``a + b`` differs from ``x``, its rounded value, by: exactly."""
+    """The exact difference between ``a + b`` and ``x``, its rounded value."""
     part = x - a
     return (a - (x - part)) + (b - part)
 

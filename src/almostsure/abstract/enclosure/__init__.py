@@ -1,1 +1,1 @@
-"""Where a continuous system can go: interval arithmetic, the user's functions run on it, and images of cells."""
+"""Enclosures of a continuous system: interval arithmetic, the user's functions on intervals, and images of cells."""

@@ -1,4 +1,4 @@
-"""Running the user's functions on interval arrays, and saying clearly what is wrong with them."""
+"""Evaluating the user's functions on interval arrays, with errors that say what is wrong with them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ State = tuple[Any, ...]
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 Damages = npt.NDArray[np.uint8]
-MOST_PER_STEP = 250  # damage; more is as bad as ∞
-WHOLE = 1e-9  # what the rounding of intervals may add to a sum of whole numbers
+MOST_PER_STEP = 250  # larger damage of a step counts as ∞
+WHOLE = 1e-9  # the most that interval rounding may add to a sum of whole numbers
 
 
 def evaluate(abstraction: Abstraction, state: tuple[Interval, ...], action: Any) -> list[tuple[Interval, ...]]:
@@ -52,7 +52,7 @@ def evaluate(abstraction: Abstraction, state: tuple[Interval, ...], action: Any)
 
 
 def _shaped(name: str, state: tuple[Interval, ...], values: tuple[Any, ...]) -> tuple[Interval, ...]:
-    """Coordinates as intervals, if their arrays fit those of the state that a function was given."""
+    """Coordinates as intervals; raises if their shapes do not fit the state that the function was given."""
     after = tuple(Interval.of(x) for x in values)
     for x in after:
         _must_fit(name, state, x.shape)
@@ -67,7 +67,7 @@ def _must_fit(name: str, state: tuple[Interval, ...], shape: tuple[int, ...]) ->
         fits = False
     if not fits:
         raise ModelError(
-            f"{name} must return one value, or arrays that broadcast to those it is given, {list(wanted)}; "
+            f"{name} must return one value, or arrays that broadcast to the shape of its arguments, {list(wanted)}; "
             f"got one of shape {list(shape)}"
         )
 
@@ -82,7 +82,7 @@ def coordinates(name: str, value: Any, count: int) -> tuple[Any, ...]:
 
 
 def truth(name: str, answer: Any) -> Maybe:
-    """What ``forbidden`` or ``goal`` says, which must be true or false: None would forbid nothing."""
+    """The answer of ``forbidden`` or ``goal``; raises unless it is true or false, since None would forbid nothing."""
     if isinstance(answer, Maybe):
         return answer
     if isinstance(answer, Interval) or np.asarray(answer).dtype != np.bool_:
@@ -92,7 +92,7 @@ def truth(name: str, answer: Any) -> Maybe:
 
 
 def harm(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[Damages, Bools]:
-    """The damage of entering any state of the enclosure, at most, and where no budget affords it."""
+    """The largest damage of entering a state of the enclosure, and a mask of where no budget suffices."""
     if abstraction.unsafe is None:
         return np.zeros((), np.uint8), np.zeros((), np.bool_)
     most = _harms(abstraction, state)[1]
@@ -112,7 +112,7 @@ def _harms(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[Array
 
 
 def _harm(answer: Any) -> tuple[Array, Array]:
-    """What ``unsafe`` says, as the least and the largest damage; damages are whole, and their sums are rounded."""
+    """The answer of ``unsafe`` as the least and the largest damage, rounded to whole numbers."""
     if isinstance(answer, Maybe) or (not isinstance(answer, Interval) and np.asarray(answer).dtype == np.bool_):
         said = Maybe.of(answer)
         return said.surely.astype(np.uint8), said.possibly.astype(np.uint8)
@@ -127,17 +127,17 @@ def _harm(answer: Any) -> tuple[Array, Array]:
 
 
 def in_forbidden(abstraction: Abstraction, state: tuple[Interval, ...]) -> Bools:
-    """Where some state of the enclosure may be forbidden."""
+    """A mask of where some state of the enclosure may be forbidden."""
     return functools.reduce(np.logical_or, (said.possibly for said in _truths(abstraction, "forbidden", state)))
 
 
 def in_goal(abstraction: Abstraction, state: tuple[Interval, ...]) -> Bools:
-    """Where every state of the enclosure lies in the goal."""
+    """A mask of where every state of the enclosure lies in the goal."""
     return functools.reduce(np.logical_and, (said.surely for said in _truths(abstraction, "goal", state)))
 
 
 def _truths(abstraction: Abstraction, name: str, state: tuple[Interval, ...]) -> list[Maybe]:
-    """What ``forbidden`` or ``goal`` says of each part of an enclosure."""
+    """The answers of ``forbidden`` or ``goal`` for the parts of an enclosure."""
     answers = [truth(name, call(name, getattr(abstraction, name), part)) for part in _in_box(abstraction, state)]
     for answer in answers:
         _must_fit(name, state, answer.possibly.shape)
@@ -145,7 +145,7 @@ def _truths(abstraction: Abstraction, name: str, state: tuple[Interval, ...]) ->
 
 
 def _in_box(abstraction: Abstraction, state: tuple[Interval, ...]) -> list[tuple[Interval, ...]]:
-    """An enclosure whose periodic coordinates are moved into the box: what lies across its seam is in two parts."""
+    """An enclosure with periodic coordinates moved into the box; one that crosses the seam is cut into two parts."""
     parts = [state]
     for axis in abstraction.grid.periodic:
         low, high = abstraction.grid.low[axis], abstraction.grid.high[axis]
@@ -172,7 +172,7 @@ def _turned(low: float, high: float, x: Interval) -> list[Interval]:
 
 
 def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of the user's; what goes wrong inside names the line."""
+    """Call a user's function; errors inside it name the line."""
     try:
         return function(*arguments)
     except AlmostSureError:
@@ -186,7 +186,7 @@ def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def next_states(abstraction: Abstraction, state: tuple[Interval, ...], action: int) -> list[tuple[Interval, ...]]:
-    """The enclosures of the next states after the action of that number, plus any disturbance."""
+    """The enclosures of the next states after an action (its id), disturbance included."""
     after = evaluate(abstraction, state, abstraction.actions[action])
     pushes = abstraction.disturbance
     if pushes is None:
@@ -199,7 +199,7 @@ def _pushed(x: Interval, least: float, most: float) -> Interval:
 
 
 def check_function(abstraction: Abstraction) -> None:
-    """Evaluate twice on a few cells: the same arguments must give the same states."""
+    """Raise unless ``step`` gives the same states for the same arguments, and across periods, on a few cells."""
     grid = abstraction.grid
     cells = np.unique(np.linspace(0, grid.num_cells - 1, 5).astype(np.int64))
     low, high = grid.boxes(cells)
@@ -215,7 +215,7 @@ def check_function(abstraction: Abstraction) -> None:
         if not same:
             raise ModelError(
                 "step must be a function of its arguments; two calls with the same state and action "
-                f"{action!r} gave different results. Put what is random into disturbance."
+                f"{action!r} gave different results. Model randomness as a disturbance."
             )
         for axis in grid.periodic:
             _check_period(abstraction, state, action, once, axis)
@@ -224,7 +224,7 @@ def check_function(abstraction: Abstraction) -> None:
 def _check_period(
     abstraction: Abstraction, state: tuple[Interval, ...], action: Any, once: list[tuple[Interval, ...]], axis: int
 ) -> None:
-    """Verify on a few cells that a step does the same when a coordinate is a period larger."""
+    """Raise unless a step leads to the same states, up to periods, when a coordinate is a period larger."""
     grid = abstraction.grid
     period = grid.high[axis] - grid.low[axis]
     later = evaluate(abstraction, (*state[:axis], state[axis] + period, *state[axis + 1 :]), action)
@@ -237,7 +237,7 @@ def _check_period(
             if (np.abs(apart) > width + TURN * (np.abs(x.low) + np.abs(y.low) + 1)).any():
                 name = grid.names[axis]
                 raise ModelError(
-                    f"{name} is periodic, so step must do the same a period of {period:g} later; with action "
+                    f"{name} is periodic, so step must do the same at {name} + {period:g}; with action "
                     f"{action!r} it leads to another {grid.names[j]}. Write it with np.sin and np.cos, or begin with "
                     f"{name} - turn * np.floor(({name} - low) / turn), where turn = high - low."
                 )

@@ -1,13 +1,13 @@
-"""Where a block of cells can go: for every choice, ranges of cell indices that enclose all possible next states.
+"""Images of blocks of cells: for every choice, ranges of cell indices that enclose all possible next states.
 
 A block is a slab of the grid: the cells ``first … last − 1`` of the first coordinate, with all cells of the others.
-Its coordinates are given to ``step`` as *open* interval arrays, one axis per coordinate, so that NumPy's broadcasting
-computes what depends on two coordinates only once per pair of cells, not once per cell.  What comes back keeps its
-broadcast shape: on CartPole the angle's image is stored once per (angle, angular velocity), whatever the position.
+Its coordinates are given to ``step`` as *open* interval arrays, one axis per coordinate.  So NumPy's broadcasting
+computes an expression in two coordinates once per pair of indices, not once per cell.  Results keep their broadcast
+shape: on CartPole the image of the angle is stored once per (angle, angular velocity), for all positions.
 
 A *choice* of a cell is a pattern of actions.  Its *outcomes* are boxes of cells, each with its damage; there is one
-unless ``step`` returns several.  This file is the seam for other ways of computing images: a solver needs a function
-from a block to :class:`Images` and nothing else.
+unless ``step`` returns several.  Other ways of computing images can replace this file: a solver only needs a function
+from a block to :class:`Images`.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 MOST_DAMAGE = 250  # of one choice
-BLOCK = 1 << 17  # cells per block: what is computed at once stays near the processor
-NARROW = 254  # cells per coordinate whose indices and counts fit one byte
+BLOCK = 1 << 17  # cells per block: their arrays fit the processor's cache
+NARROW = 254  # the most cells per coordinate for which indices and counts fit one byte
 
 
 class Images(NamedTuple):
-    """The outcomes of a block, as kernels read them.
+    """The outcomes of a block, in the form that kernels read.
 
     Outcome b of pattern p is number q = p · boxes + b.  Coordinate j of outcome q at the block's cell (i₀, i₁, …) is
     the range of ``counts`` cells from ``low`` (periodic ones wrap), both found at ``start[j, q] + i₀ · stride[j, 0] +
     i₁ · stride[j, 1] + …``.  A stride of 0 means that all cells along that axis share the entry, and outcomes may share
-    entries too.  The damage is found likewise.
+    entries too.  The damage is found in the same way.
 
     A count of 0 means *forbidden*: unsafe beyond any budget, or outside the box.  The largest count means *ended*: the
-    goal is reached and nothing follows.
+    goal is reached.
     """
 
     low: npt.NDArray[np.uint8 | np.uint16]  # all coordinates, one after the other
-    counts: npt.NDArray[np.uint8 | np.uint16]  # the same
+    counts: npt.NDArray[np.uint8 | np.uint16]  # in the same order
     start: npt.NDArray[np.int64]  # [coordinates, outcomes]
     stride: npt.NDArray[np.int64]  # [coordinates, coordinates]
     damage: npt.NDArray[np.uint8]
     damage_start: npt.NDArray[np.int64]  # [outcomes]
     damage_stride: npt.NDArray[np.int64]  # [coordinates]
-    boxes: int  # per choice
+    boxes: int  # outcomes per choice
     origin: int  # the block's first cell along the first coordinate
 
     def counts_along(self, axis: int) -> npt.NDArray[np.uint8 | np.uint16]:
@@ -65,16 +65,16 @@ class Images(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One enclosure on the way through a pattern."""
+    """The enclosure after some actions of a pattern."""
 
     state: tuple[Interval, ...]
     damage: npt.NDArray[np.uint8]  # so far
     forbidden: Bools
-    ended: Bools  # where all of it has reached the goal
+    ended: Bools  # where the whole enclosure has reached the goal
 
 
 class Ranges(NamedTuple):
-    """The outcomes of a block before they are packed: arrays of broadcast shape, per coordinate and per outcome."""
+    """The outcomes of a block before packing: arrays of broadcast shape, per coordinate and per outcome."""
 
     low: list[list[Array]]  # [coordinates][outcomes]
     counts: list[list[Array]]
@@ -83,7 +83,7 @@ class Ranges(NamedTuple):
 
 
 def blocks(abstraction: Abstraction) -> list[tuple[int, int]]:
-    """Slabs of about ``BLOCK`` cells that cover the grid, each of at least two cells where there are two."""
+    """Slabs of about ``BLOCK`` cells that cover the grid, each at least two cells thick if the grid is."""
     shape = abstraction.grid.cells
     if len(shape) == 1:
         return [(0, shape[0])]
@@ -93,7 +93,7 @@ def blocks(abstraction: Abstraction) -> list[tuple[int, int]]:
 
 
 def open_cells(abstraction: Abstraction, first: int, last: int) -> tuple[Interval, ...]:
-    """The true states of a block's cells: the cells, widened by what an observation may hide."""
+    """The true states of a block's cells: the cells, widened by the observation error."""
     state = []
     for axis, count in enumerate(abstraction.grid.cells):
         shape = [1] * abstraction.grid.num_coordinates
@@ -104,10 +104,10 @@ def open_cells(abstraction: Abstraction, first: int, last: int) -> tuple[Interva
 
 
 def cells_along(abstraction: Abstraction, axis: int, index: npt.NDArray[np.intp]) -> Interval:
-    """One coordinate of the true states of cells, which are given by their index along it.
+    """One coordinate of the true states of cells, given by their indices along it.
 
-    A cell ends before the edge where the next one begins, so its largest float is the one before that edge: a system
-    that stands still stays in its cell.
+    A cell ends before the edge where the next one begins, so its largest float is the one before that edge, and a
+    system at rest stays in its cell.
     """
     edges = abstraction.grid.edges[axis]
     last = edges.size - 2
@@ -116,7 +116,7 @@ def cells_along(abstraction: Abstraction, axis: int, index: npt.NDArray[np.intp]
 
 
 def cells_of(abstraction: Abstraction, cells: npt.NDArray[np.int64]) -> tuple[Interval, ...]:
-    """The true states of cells that are given by their numbers, [n]."""
+    """The true states of cells, given by their numbers, [n]."""
     index = np.unravel_index(cells, abstraction.grid.cells)
     return tuple(cells_along(abstraction, axis, along) for axis, along in enumerate(index))
 
@@ -127,20 +127,20 @@ def block_ranges(abstraction: Abstraction, first: int, last: int) -> Ranges:
 
 
 def ranges_from(abstraction: Abstraction, state: tuple[Interval, ...]) -> Ranges:
-    """The outcomes of the cells that an open state holds: those of their pieces, joined."""
+    """The outcomes of cells, given as an open state: the hulls of the outcomes of their pieces."""
     numbers = itertools.product(*map(range, abstraction.split))
     pieces = (tuple(map(_piece, state, number, abstraction.split)) for number in numbers)
     return functools.reduce(functools.partial(_hull, abstraction), (_ranges(abstraction, piece) for piece in pieces))
 
 
 def _piece(x: Interval, number: int, of: int) -> Interval:
-    """One of several pieces of an interval; neighbours share their end."""
+    """Piece ``number`` of ``of`` equal pieces of an interval; neighbours share their end."""
     low = x.low + (x.high - x.low) * (number / of) if number else x.low
     return Interval(low, x.low + (x.high - x.low) * ((number + 1) / of) if number + 1 < of else x.high)
 
 
 def _hull(abstraction: Abstraction, one: Ranges, two: Ranges) -> Ranges:
-    """The smallest outcomes that hold both: the larger damage, and all cells between."""
+    """The smallest outcomes that contain both: the larger damage, and all cells in between."""
     lows, counts = [], []
     for axis, size in enumerate(abstraction.grid.cells):
         period = size if axis in abstraction.grid.periodic else 0
@@ -153,10 +153,10 @@ def _hull(abstraction: Abstraction, one: Ranges, two: Ranges) -> Ranges:
 
 
 def _joined(period: int, low: Array, count: Array, other_low: Array, other_count: Array) -> tuple[Array, Array]:
-    """The range that holds two others; forbidden if one is, and the other one where one has ended."""
+    """The smallest range that contains two; forbidden if one of them is, and the other one where one has ended."""
     ended = np.iinfo(count.dtype).max
     a, n, b, m = (array.astype(np.int32) for array in (low, count, other_low, other_count))
-    if period:  # whichever of the two ways round is shorter
+    if period:  # the shorter of the two ways round
         onwards, back = (np.maximum(x, (u - v) % period + y) for x, y, u, v in ((n, m, b, a), (m, n, a, b)))
         first, size = np.where(onwards <= back, a, b), np.minimum(np.minimum(onwards, back), period)
     else:
@@ -168,10 +168,10 @@ def _joined(period: int, low: Array, count: Array, other_low: Array, other_count
 
 
 def _ranges(abstraction: Abstraction, state: tuple[Interval, ...]) -> Ranges:
-    """The outcomes of what an open state holds."""
+    """The outcomes of an open state."""
     nowhere = np.zeros((), np.bool_)
     start = Outcome(state, np.zeros((), np.uint8), nowhere, nowhere)
-    with np.errstate(all="ignore"):  # NaN means that nothing is known, and is outside every box
+    with np.errstate(all="ignore"):  # NaN means "nothing is known", and is outside every box
         walk = _walk(abstraction, [start], 0, range(abstraction.patterns.count))
         found = {p: [_indexed(abstraction, outcome) for outcome in outcomes] for p, outcomes in walk}
     boxes = max(map(len, found.values()))
@@ -210,10 +210,10 @@ def _sum(damage: npt.NDArray[np.uint8], more: npt.NDArray[np.uint8]) -> npt.NDAr
 def _walk(
     abstraction: Abstraction, outcomes: list[Outcome], depth: int, patterns: Iterable[int]
 ) -> Iterator[tuple[int, list[Outcome]]]:
-    """Follow the patterns, each common beginning once: their numbers and outcomes.
+    """Evaluate patterns, each common prefix once; yields their numbers and outcomes.
 
-    All actions of one place are followed, and the patterns that end with them yielded, before any pattern goes on: they
-    share arithmetic, also with what is done with the outcomes, and what they share is forgotten then.
+    All actions at one node of the prefix tree are evaluated, and the patterns that end there yielded, before any longer
+    pattern: their shared arithmetic is remembered, also while the caller processes the outcomes, and then forgotten.
     """
     sequences = abstraction.patterns.sequences
     by_action: dict[int, list[int]] = {}
@@ -245,7 +245,7 @@ def _indexed(abstraction: Abstraction, outcome: Outcome) -> tuple[list[Array], l
         counts.append(count)
     ended = counts[0].dtype.type(np.iinfo(counts[0].dtype).max)
     if outcome.forbidden.any():
-        axis = _host(counts, outcome.forbidden)
+        axis = _cheapest_axis(counts, outcome.forbidden)
         counts[axis] = remembered(_without, counts[axis], outcome.forbidden)
     if outcome.ended.any():
         alive = ~(outcome.ended & ~outcome.forbidden)
@@ -254,7 +254,7 @@ def _indexed(abstraction: Abstraction, outcome: Outcome) -> tuple[list[Array], l
 
 
 def _touched(abstraction: Abstraction, axis: int, state: Interval) -> tuple[Array, Array]:
-    """The cells of one coordinate that may be observed: the first of them and how many."""
+    """The cells of one coordinate that may be observed: the first of them and their number."""
     grid, observation = abstraction.grid, abstraction.observation
     dtype: Any = np.uint8 if max(grid.cells) <= NARROW else np.uint16
     seen = observation.observed(axis, state)
@@ -269,8 +269,8 @@ def _without(counts: Array, forbidden: Bools) -> Array:
     return np.where(forbidden, counts.dtype.type(0), counts)
 
 
-def _host(counts: list[Array], mask: Bools) -> int:
-    """The coordinate whose array grows least when it takes up ``mask``."""
+def _cheapest_axis(counts: list[Array], mask: Bools) -> int:
+    """The coordinate whose array grows least when it is broadcast with ``mask``."""
     sizes = [int(np.prod(np.broadcast_shapes(count.shape, mask.shape))) - count.size for count in counts]
     return int(np.argmin(sizes))
 
@@ -279,9 +279,9 @@ def _host(counts: list[Array], mask: Bools) -> int:
 
 
 class Packed:
-    """Images that are filled block by block; entries that outcomes or blocks share are kept once.
+    """Images that are filled block by block; entries that outcomes or blocks share are stored once.
 
-    Which entries are shared is read off the first block, and checked on all others.
+    The first block determines which entries are shared; this is checked on all others.
     """
 
     def __init__(self, shape: tuple[int, ...], origin: int, ranges_: Ranges, planes: int, *, sharing: bool) -> None:
@@ -296,11 +296,11 @@ class Packed:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the arrays take."""
+        """The memory of the arrays in bytes."""
         return self.low.nbytes + self.counts.nbytes + self.damage.nbytes
 
     def put(self, ranges_: Ranges, first: int, last: int) -> bool:
-        """Fill in a block; False if something that was thought to be shared is not."""
+        """Fill in a block; False if entries that are stored once differ."""
         along = slice(first - self.origin, last - self.origin)
         fits = self.damage_stack.put([ranges_.damage], along)
         for stack, lows, counts in zip(self.stacks, ranges_.low, ranges_.counts, strict=True):
@@ -308,7 +308,7 @@ class Packed:
         return fits
 
     def images(self) -> Images:
-        """Everything put in, as kernels read it."""
+        """The blocks filled in, in the form that kernels read."""
         sizes = np.cumsum([0, *(stack.size for stack in self.stacks)])
         start = np.stack([size + stack.start for size, stack in zip(sizes[:-1], self.stacks, strict=True)])
         stride = np.stack([stack.stride for stack in self.stacks])
@@ -317,14 +317,14 @@ class Packed:
 
 
 class _Stack:
-    """Kinds of arrays (low and count) with one array per outcome, all of a common broadcast shape."""
+    """Storage for several kinds of arrays (low and count), with one array per outcome and a common broadcast shape."""
 
     def __init__(self, kinds: list[list[Array]], shape: tuple[int, ...], planes: int, *, sharing: bool) -> None:
         common = np.broadcast_shapes((1,) * len(shape), *(array.shape for kind in kinds for array in kind))
         self.depends = common[0] > 1 or planes == 1  # on the first coordinate
         self.full = (shape[0] if self.depends else 1, *common[1:])
         self.dtype = kinds[0][0].dtype
-        self.which = np.arange(len(kinds[0]))  # the outcome whose entries each outcome has
+        self.which = np.arange(len(kinds[0]))  # the outcome with which each outcome shares its entries
         for q in range(1, len(kinds[0]) if sharing else 0):
             for earlier in np.unique(self.which[:q]).tolist():
                 if all(np.array_equal(kind[q], kind[earlier]) for kind in kinds):
@@ -336,7 +336,7 @@ class _Stack:
         self.start = self.place.astype(np.int64)
         steps = np.cumprod((held.size, *self.full[:0:-1]), dtype=np.int64)[::-1]
         self.stride = np.where(np.asarray(self.full) == 1, 0, steps)  # in entries; 0 along axes of length 1
-        self.views: list[Array] = []  # one per kind, [held, …]; in memory the outcomes of a cell lie side by side
+        self.views: list[Array] = []  # one per kind, [held, …]; in memory the outcomes of a cell are adjacent
 
     def put(self, kinds: list[list[Array]], along: slice) -> bool:
         where = along if self.depends else slice(None)

@@ -1,4 +1,4 @@
-"""Comparing what an environment did with the enclosure of it: of the point it was at, or of the whole cell."""
+"""Checking steps of an environment against the enclosures of their points, or of whole cells."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def check_step(abstraction: Abstraction, states: Any, actions: Any, next_states:
                 f"{why}from {before[at[first]].tolist()} the action {abstraction.action_names[action]} led to "
                 f"{after[at[first]].tolist()}, which is outside the enclosure by {outside[first, axis]:.3g} in "
                 f"{abstraction.grid.names[axis]} ({int(bad.sum()):,} of {at.size:,} steps)."
-                + ("" if why else " The dynamics that the abstraction was made of are not those of the environment.")
+                + ("" if why else " The abstraction's dynamics are not those of the environment.")
             )
 
 
 def _only_rounded(abstraction: Abstraction, before: Floats, action: int, after: Floats, *, observed: bool) -> str:
-    """What to do where points lie outside since they were rounded to float32, and nothing else is wrong; or ""."""
+    """The remedy if points lie outside only because they were rounded to float32; otherwise ""."""
     seen = abstraction.observation
     for points in (before, after):
         with np.errstate(over="ignore"):
@@ -59,22 +59,22 @@ def _only_rounded(abstraction: Abstraction, before: Floats, action: int, after: 
     if not seen.rounded:
         more = " instead of numbers, or numbers that allow for it" if seen.margin.any() else ""
         todo.append(f'observation_error="float32" to abstract{more}')
-    return f"these observations are rounded to float32, which nothing allows for: pass {' and '.join(todo)}. Here "
+    return f"these observations are rounded to float32, and that is not allowed for: pass {' and '.join(todo)}. Here "
 
 
 def reachable(abstraction: Abstraction, cells: Ints, actions: Ints, reached: Ints) -> npt.NDArray[np.bool_]:
-    """Whether each action may lead from its cell to the next one, [n]; a number beyond the cells is outside the box."""
+    """Whether each action may lead from its cell to the next one, [n]; a number beyond the cells: outside the box."""
     result = np.zeros(cells.size, np.bool_)
     for action in set(actions.tolist()):
         at = np.flatnonzero(actions == action)
-        with np.errstate(all="ignore"):  # NaN means that nothing is known
+        with np.errstate(all="ignore"):  # NaN means "nothing is known"
             for state in next_states(abstraction, cells_of(abstraction, cells[at]), action):
                 result[at] |= _meets(abstraction, state, reached[at])
     return result
 
 
 def _meets(abstraction: Abstraction, state: tuple[Interval, ...], reached: Ints) -> npt.NDArray[np.bool_]:
-    """Whether what may be observed of an enclosure meets the cells, or what is outside the box."""
+    """Whether the possible observations of an enclosure meet the cells, or the outside of the box."""
     grid, shown = abstraction.grid, abstraction.observation
     is_cell = reached < grid.num_cells
     low, high = grid.boxes(np.where(is_cell, reached, 0))
@@ -94,7 +94,7 @@ def _meets(abstraction: Abstraction, state: tuple[Interval, ...], reached: Ints)
 
 
 def _outside(abstraction: Abstraction, before: Floats, action: int, after: Floats, *, observed: bool) -> Floats:
-    """How far next states lie outside, per coordinate, from the nearest of several enclosures; 0 inside."""
+    """The distance of next states from the nearest of several enclosures, per coordinate; 0 inside."""
     axes, observation = range(before.shape[1]), abstraction.observation
     points = tuple(Interval(before[:, j], before[:, j]) for j in axes)
     if observed:
@@ -110,7 +110,7 @@ def _outside(abstraction: Abstraction, before: Floats, action: int, after: Float
 
 
 def _gap(abstraction: Abstraction, axis: int, interval: Interval, value: Floats) -> Floats:
-    """How far values lie outside their intervals; periodic coordinates are compared after whole turns."""
+    """The distance of values from their intervals; periodic coordinates are moved by whole periods first."""
     low = np.where(np.isnan(interval.low), -np.inf, interval.low)  # nothing is known
     high = np.where(np.isnan(interval.high), np.inf, interval.high)
     slack = 0.0

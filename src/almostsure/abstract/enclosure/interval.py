@@ -1,18 +1,18 @@
-"""``Interval``: arrays of intervals that NumPy code can be run on.
+"""``Interval``: arrays of intervals that can be passed to NumPy code.
 
-An ``Interval`` holds two float64 arrays, ``low`` and ``high``.  Whatever NumPy arithmetic does to points of the
-interval, the result lies in the interval that the same arithmetic gives here, for real numbers and for float64 alike:
+An ``Interval`` holds two float64 arrays, ``low`` and ``high``.  For all points of the arguments, the result of a NumPy
+operation lies in the interval that the same operation returns here, in real arithmetic and in float64:
 
 - ``+ − × ÷ sqrt`` are correctly rounded by IEEE 754, so moving each bound outwards by one unit in the last place
   encloses both the real result and the rounded one (rounding is monotone).  Bounds are moved by
-  ``|x| · 2⁻⁵² + 2⁻¹⁰²²``, which is at least one unit and many times as fast as ``nextafter``, and not at all where a
-  sum is exact;
-- functions of the mathematical library are not correctly rounded.  NumPy states about 1 unit for them in double
-  precision; ``LIBRARY`` = 4 units are allowed for, and for sin and cos 2⁻⁵⁰ absolutely.
+  ``|x| · 2⁻⁵² + 2⁻¹⁰²²``, which is at least one unit and much faster than ``nextafter``, and not at all where a sum is
+  exact;
+- functions of the mathematical library are not correctly rounded.  NumPy states an error of about 1 unit in double
+  precision; ``LIBRARY`` = 4 units are allowed, and for sin and cos an absolute error of 2⁻⁵⁰.
 
-A comparison that an interval does not decide is a :class:`Maybe`: *surely* and *possibly* true.  ``np.where`` on it
-takes the hull of both branches where it is undecided.  NaN in a bound means "nothing is known", and every comparison
-treats it so.  Whatever is not listed in ``FUNCTIONS`` is an error that names the operation and the line.
+A comparison that intervals may leave undecided is a :class:`Maybe`: *surely* and *possibly* true.  ``np.where`` takes
+the hull of both branches where it is undecided.  NaN in a bound means "nothing is known", in comparisons too.  Any
+operation that is not listed in ``FUNCTIONS`` is an error that names the operation and the line.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ FAR = 1e6  # beyond this, sin and cos are anything in [−1, 1]
 
 
 class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
-    """The answer to a comparison of intervals: where it is surely true and where it is possibly true.
+    """The result of comparing intervals: where it is surely true and where it is possibly true.
 
     Parameters
     ----------
     surely, possibly
-        Boolean arrays; whatever is sure is possible.
+        Boolean arrays; ``possibly`` is true wherever ``surely`` is.
 
     Examples
     --------
@@ -59,12 +59,12 @@ class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
 
     @classmethod
     def of(cls, value: Any) -> Maybe:
-        """``value`` itself, or booleans as an answer that is decided."""
+        """``value`` itself, or booleans as a decided result."""
         return value if isinstance(value, Maybe) else cls(np.asarray(value, bool), np.asarray(value, bool))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: Any) -> Maybe:
         if method != "__call__" or ufunc not in LOGIC:
-            refuse(f"numpy.{ufunc.__name__}", "a comparison of intervals can be combined by & | ^ ~ and np.where only")
+            refuse(f"numpy.{ufunc.__name__}", "comparisons of intervals can only be combined by & | ^ ~ and np.where")
         return remembered(lambda *values: LOGIC[ufunc](*map(Maybe.of, values)), *inputs, key=ufunc)  # type: ignore[no-any-return]
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -73,7 +73,7 @@ class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
     def __bool__(self) -> bool:
         refuse(
             "if, and, or, not or a chained comparison",
-            "an interval does not decide it. Use np.where for if, & for and, | for or, ~ for not",
+            "intervals may not decide it. Use np.where for if, & for and, | for or, ~ for not",
         )
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
@@ -119,13 +119,13 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """``value`` itself, or numbers as intervals that hold one point each."""
+        """``value`` itself, or numbers as intervals of one point each."""
         if isinstance(value, cls):
             return value
         try:
             point = np.asarray(value, np.float64)
         except (TypeError, ValueError):
-            refuse(f"a value of type {type(value).__name__}", "intervals combine with numbers and intervals only")
+            refuse(f"a value of type {type(value).__name__}", "intervals only combine with numbers and intervals")
         return cls(point, point)
 
     @property
@@ -134,7 +134,7 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
         return np.broadcast_shapes(self.low.shape, self.high.shape)
 
     def contains(self, points: npt.ArrayLike) -> Bools:
-        """Which points lie in their interval."""
+        """A mask of the points that lie in their interval."""
         at = np.asarray(points, np.float64)
         inside: Bools = (self.low <= at) & (at <= self.high)
         return inside
@@ -142,8 +142,9 @@ class Interval(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method != "__call__" or ufunc not in FUNCTIONS or set(kwargs) - {"out"}:
             how = "" if method == "__call__" else f".{method}"
-            refuse(f"numpy.{ufunc.__name__}{how}", f"intervals have {', '.join(sorted(f.__name__ for f in FUNCTIONS))}")
-        with np.errstate(all="ignore"):  # NaN means that nothing is known, and stays
+            known = ", ".join(sorted(f.__name__ for f in FUNCTIONS))
+            refuse(f"numpy.{ufunc.__name__}{how}", f"intervals support {known}")
+        with np.errstate(all="ignore"):  # NaN means "nothing is known", and propagates
             return remembered(FUNCTIONS[ufunc], *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -187,7 +188,7 @@ def up(value: Floats, units: int = 1) -> Floats:
 
 
 def is_number(x: Interval, value: float) -> bool:
-    """Whether an interval is this one number."""
+    """Whether an interval is a given number."""
     return x.low.ndim == 0 and x.low is x.high and bool(x.low == value)
 
 
@@ -208,7 +209,7 @@ def subtract(a: Any, b: Any) -> Interval:
 
 
 def multiply(a: Any, b: Any) -> Interval:
-    """The product; by a number, its sign decides which bound becomes which, and by 0 and 1 it is exact."""
+    """The product; exact for the numbers 0 and 1."""
     if not isinstance(a, Interval):
         a, b = b, a
     x, y = Interval.of(a), Interval.of(b)
@@ -223,20 +224,20 @@ def multiply(a: Any, b: Any) -> Interval:
 
 
 def divide(a: Any, b: Any) -> Interval:
-    """The quotient; the divisor must not touch 0."""
+    """The quotient; the divisor must not contain 0."""
     x, y = Interval.of(a), Interval.of(b)
     around = ~((y.low > 0) | (y.high < 0))
     if around.any():
         low, high = (float(np.broadcast_to(bound, around.shape)[around][0]) for bound in (y.low, y.high))
         raise ModelError(
-            f"a divisor must not be an interval around 0; got [{low:g}, {high:g}] at {where_in_user_code()} "
+            f"a divisor must not contain 0; got [{low:g}, {high:g}] at {where_in_user_code()} "
             f"({counted(int(around.sum()), 'cell')}). Make the box smaller there, or bound the divisor with np.maximum."
         )
     return of_corners(np.divide, x, y)
 
 
 def of_corners(function: np.ufunc, x: Interval, y: Interval) -> Interval:
-    """A function of two intervals whose extremes lie where both are at a bound."""
+    """A function of two intervals that attains its extremes at the corners."""
     low = high = function(x.low, y.low)
     for end in (function(x.low, y.high), function(x.high, y.low), function(x.high, y.high)):
         low, high = np.minimum(low, end), np.maximum(high, end)
@@ -244,7 +245,7 @@ def of_corners(function: np.ufunc, x: Interval, y: Interval) -> Interval:
 
 
 def negative(a: Interval) -> Interval:
-    """The interval mirrored at 0; exact."""
+    """The negative; exact."""
     return Interval(-a.high, -a.low)
 
 
@@ -260,7 +261,7 @@ def square(a: Interval) -> Interval:
 
 
 def power(a: Any, b: Any) -> Interval:
-    """Powers with a constant exponent; those that are not whole need a base that is not negative."""
+    """Powers with a constant exponent; if that is not a whole number, the base must not be negative."""
     if isinstance(b, Interval) or np.ndim(b) != 0:
         refuse("a power whose exponent is an interval or an array", "write it with np.exp and np.log")
     exponent = float(b)
@@ -282,7 +283,7 @@ def power(a: Any, b: Any) -> Interval:
 
 
 def increasing(function: np.ufunc) -> Callable[[Interval], Interval]:
-    """A function that never falls, of intervals."""
+    """A monotonically increasing function, of intervals."""
 
     def apply(a: Interval) -> Interval:
         return Interval(down(function(a.low), LIBRARY), up(function(a.high), LIBRARY))
@@ -291,7 +292,7 @@ def increasing(function: np.ufunc) -> Callable[[Interval], Interval]:
 
 
 def sqrt(a: Interval) -> Interval:
-    """The square root; the part below 0 of an interval that reaches there is not in its domain."""
+    """The square root of intervals without negative numbers."""
     if bool((a.low < 0).any()):
         refuse("numpy.sqrt of an interval that reaches below 0", "bound it with np.maximum(…, 0)")
     return Interval(np.maximum(down(np.sqrt(a.low)), 0.0), up(np.sqrt(a.high)))
@@ -305,7 +306,7 @@ def log(a: Interval) -> Interval:
 
 
 def holds_whole(low: Floats, high: Floats) -> Bools:
-    """Whether an interval holds, or nearly holds, a whole number."""
+    """Whether an interval contains, or nearly contains, a whole number."""
     margin = 1e-12 * (1.0 + np.abs(low) + np.abs(high))
     inside: Bools = np.floor(high + margin) >= np.ceil(low - margin)
     return inside
@@ -327,7 +328,7 @@ def wave(function: np.ufunc, peak: float) -> Callable[[Interval], Interval]:
 
 
 def tan(a: Interval) -> Interval:
-    """The tangent; everything where the interval reaches a pole."""
+    """The tangent; [−∞, ∞] where the interval contains a pole."""
     turn = 1.0 / np.pi
     pole = holds_whole(a.low * turn - 0.5, a.high * turn - 0.5) | ~((np.abs(a.low) < FAR) & (np.abs(a.high) < FAR))
     low, high = down(np.tan(a.low), LIBRARY), up(np.tan(a.high), LIBRARY)
@@ -392,7 +393,7 @@ def array_function(function: Any, args: Any, kwargs: Any) -> Any:
         return remembered(where, *args)
     if function is np.clip:
         return clip(*args, **kwargs)
-    refuse(f"numpy.{function.__name__}", "of the functions that are not ufuncs, intervals have where and clip")
+    refuse(f"numpy.{function.__name__}", "of the functions that are not ufuncs, intervals only support where and clip")
 
 
 FUNCTIONS: dict[np.ufunc, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""Arithmetic that several actions share is done once."""
+"""A cache for arithmetic that several actions share."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class Remembered:
-    """What was computed for which operands, by their identity.
+    """Results by function and operands, these by identity.
 
-    The actions of a system share much of their arithmetic: the cosine of an angle is the same whatever the force.
-    Entries are added until :meth:`close`; what the first action does not compute is not shared by all.
+    The actions of a system share much of their arithmetic: the cosine of an angle does not depend on the force.
+    Entries are added until :meth:`close`, after the first action: what it does not compute is not shared by all.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Remembered:
         self.closed = False
 
     def close(self) -> None:
-        """Add nothing more."""
+        """Stop adding entries."""
         self.closed = True
 
 
@@ -33,7 +33,7 @@ _PRESENT = _Present()
 
 @contextmanager
 def remembering() -> Iterator[Remembered]:
-    """Compute what is asked for again with the very same operands only once."""
+    """Inside this context, :func:`remembered` computes the same function of the same operands only once."""
     _PRESENT.table = table = Remembered()
     try:
         yield table
@@ -43,7 +43,7 @@ def remembering() -> Iterator[Remembered]:
 
 
 def remembered(function: Callable[..., Any], *operands: Any, key: Any = None) -> Any:
-    """``function(*operands)``; inside :func:`remembering`, what it gave for these operands before."""
+    """``function(*operands)``; inside :func:`remembering`, from the cache if possible."""
     table = _PRESENT.table
     if table is None:
         return function(*operands)
@@ -52,5 +52,5 @@ def remembered(function: Callable[..., Any], *operands: Any, key: Any = None) ->
         return table.found[name][1]
     result = function(*operands)
     if not table.closed:
-        table.found[name] = (operands, result)  # the operands are kept, so that their ids remain theirs
+        table.found[name] = (operands, result)  # keeps the operands alive, so that their ids are not reused
     return result

@@ -1,7 +1,7 @@
 """Ready abstractions: environments of Gymnasium, and systems of the symbolic-control literature.
 
-The dynamics of an environment are written in the order in which Gymnasium computes them, so that the enclosures hold
-for its float64 results and not only for real numbers; its float32 observations are enclosed too.
+The dynamics of an environment use the same order of operations as Gymnasium, so that the enclosures hold for its
+float64 results too, and not only in real arithmetic.  Its float32 observations are enclosed as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Pattern = int | Sequence[Sequence[int]] | None
 
 
 def known(name: str, *, grid: Grid | None = None, pattern: Pattern = None) -> Abstraction:
-    """The abstraction of a known system, with its own grid and patterns unless others are given."""
+    """The abstraction of a known system, with its default grid and patterns unless others are given."""
     if name not in KNOWN:
         raise UnknownName(
             "system", name, KNOWN, f"Known are {', '.join(KNOWN)}; for others use abstract(step, grid, actions, …)."
@@ -49,7 +49,7 @@ def cart_pole_step(state: State, action: int) -> State:
     return x + tau * speed, speed + tau * pushing, angle + tau * turn, turn + tau * turning
 
 
-# The pole never falls and the cart never leaves the track; both end an episode, so no budget affords them.
+# The pole never falls and the cart never leaves the track; both would end the episode, so they are forbidden.
 CART_POLE: System = dict(
     step=cart_pole_step,
     grid=Grid((-2.4, -2.0, -0.2094, -2.5), (2.4, 2.0, 0.2094, 2.5), (60, 40, 40, 40),
@@ -67,7 +67,7 @@ CART_POLE: System = dict(
 
 
 def mountain_car_step(state: State, action: int) -> State:
-    """Gymnasium's MountainCar; actions push left, not at all, or right."""
+    """Gymnasium's MountainCar; the actions push left, not at all, or right."""
     position, velocity = state
     velocity = velocity + ((action - 1) * 0.001 + np.cos(3 * position) * (-0.0025))
     velocity = np.clip(velocity, -0.07, 0.07)
@@ -75,7 +75,7 @@ def mountain_car_step(state: State, action: int) -> State:
     return position, np.where((position <= -1.2) & (velocity < 0), 0.0, velocity)
 
 
-# Arrival at the flag: the minimal budget is the number of steps that suffice from everywhere in a cell.
+# Arrival at the flag: the minimal budget is the number of steps that suffice from every state of a cell.
 MOUNTAIN_CAR: System = dict(
     step=mountain_car_step,
     grid=Grid((-1.201, -0.0701), (0.601, 0.0701), (600, 400), names=("position", "velocity")),
@@ -101,7 +101,7 @@ def pendulum_step(state: State, torque: float) -> State:
 
 
 def pendulum_state(observation: Any) -> State:
-    """The angle and the angular velocity that cos, sin and velocity show, for one observation or many."""
+    """The angle and the angular velocity from cos, sin and velocity, for one observation or many."""
     seen = np.asarray(observation, np.float64)
     return np.arctan2(seen[..., 1], seen[..., 0]), seen[..., 2]
 
@@ -120,8 +120,8 @@ PENDULUM: System = dict(
     state_of=pendulum_state,
 )
 
-# The pendulum from anywhere to where "Pendulum-v1" holds it upright; the minimal budget is the steps it takes.  Every
-# state of the goal is one from which that abstraction needs a budget of 0.
+# The pendulum from anywhere to where "Pendulum-v1" holds it upright; the minimal budget is the number of steps.  From
+# every state of the goal, the abstraction "Pendulum-v1" needs a budget of 0.
 SWING_UP = PENDULUM | dict(
     grid=Grid((-math.pi, -8.001), (math.pi, 8.001), (400, 320), periodic=(0,), names=ANGLES),
     forbidden=None,

@@ -21,7 +21,7 @@ State = tuple[Any, ...]
 
 # ---------------------------------------------------------------------- the DC-DC converter
 
-EXPONENTIAL = 1e-13  # what the matrix exponential may be off by, absolutely
+EXPONENTIAL = 1e-13  # the absolute error allowed for the matrix exponential
 
 
 @functools.cache
@@ -112,7 +112,7 @@ VEHICLE: System = dict(
 
 
 def cruise_step(state: State, force: float) -> State:
-    """Own speed and distance to the car in front, which drives 15 m/s give or take, after 0.5 s."""
+    """Own speed and distance to the car in front, which drives at about 15 m/s, after 0.5 s."""
     speed, distance = state
     speed = np.clip(speed + 0.5 * (force - 0.02 * speed), 0.0, 35.0)
     return speed, np.minimum(distance + 0.5 * (15.0 - speed), 150.0)

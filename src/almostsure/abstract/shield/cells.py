@@ -1,7 +1,7 @@
-"""``Cells``: the states and actions of an abstraction, as shields, wrappers and learners see them.
+"""``Cells``: the states and actions of an abstraction, for shields, wrappers and learners.
 
-Cells are the states.  Behind them stand ``end``, where the abstraction has a goal, and ``unknown``, which stands for
-whatever lies outside the box: a pattern may pass through there, and no pattern may begin there.
+The states are the cells, followed by ``end`` if the abstraction has a goal, and by ``unknown``, which stands for all
+states outside the box: a pattern may pass through there, but none may begin there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Cells(Space):
-    """The space of an abstraction.  States may be given as numbers of cells and as points."""
+    """The space of an abstraction.  States may be given as cell numbers or as points."""
 
     __slots__ = ("_edges", "abstraction")
 
@@ -47,18 +47,18 @@ class Cells(Space):
         )
 
     def observed(self, observation: Any) -> int:
-        """The cell that an observation shows; ``unknown`` where that lies outside the box."""
+        """The cell of an observation; ``unknown`` if it lies outside the box."""
         return self._cell_of(self.point(observation))
 
     def point(self, observation: Any) -> list[float]:
-        """The coordinates of the state that an observation shows."""
+        """The coordinates of the state of an observation."""
         state_of = self.abstraction.state_of
         with Blame(lambda: "state_of failed"):
             state = observation if state_of is None else state_of(observation)
         return self._coordinates(state)
 
     def state(self, state: Any) -> int:
-        """A state given by its number or name, or the cell of a point: a tuple, or real numbers in a row."""
+        """The state with a number or name, or the cell of a point (see :func:`.grid.is_point`)."""
         if is_point(state):
             return self._cell_of(self._coordinates(state))
         if isinstance(state, str) and state in (END, UNKNOWN):
@@ -69,13 +69,13 @@ class Cells(Space):
         return number
 
     def is_one(self, states: Any) -> bool:
-        """Whether this is one state, and not several: not cells in a row, and not a table of points."""
+        """Whether this is one state, and not a sequence of cells or of points."""
         if is_point(states) or isinstance(states, str):
             return not (isinstance(states, list) and any(np.ndim(part) for part in states))
         return not isinstance(states, (list, np.ndarray)) or np.ndim(states) == 0
 
     def states(self, states: Any) -> npt.NDArray[np.int64]:
-        """Many states, [n]: whole numbers are cells, real ones points, [n, coordinates]; or one state."""
+        """Many states, [n]: integers are cells, and floats, [n, coordinates], are points; or one state."""
         if self.is_one(states):
             states = [self.state(states)]
         try:
@@ -92,12 +92,12 @@ class Cells(Space):
             cells = self.abstraction.grid.cells_of(array)
             return np.where(cells < 0, self.num_states - 1, cells)  # the last one is the unknown
         raise ModelError(
-            f"states must be cells, whole numbers in a row, or points, real numbers of shape [n, {dims}] "
+            f"states must be cells, integers of shape [n], or points, floats of shape [n, {dims}] "
             f"({', '.join(self.abstraction.grid.names)}); got {array.dtype} of shape {list(array.shape)}"
         )
 
     def describe_state(self, state: int) -> str:
-        """A state as messages show it."""
+        """A state in words, for messages."""
         if state == self.unknown:
             return "a state outside the box"
         return "the end" if state == self.end else self.abstraction.grid.describe(state)
@@ -113,7 +113,7 @@ class Cells(Space):
         return values
 
     def _cell_of(self, point: list[float]) -> int:
-        """The cell of one point: the same as ``grid.cell``, without arrays."""
+        """The cell of one point, like ``grid.cell`` but without arrays."""
         grid, cell = self.abstraction.grid, 0
         assert self.unknown is not None
         for axis, (value, edges) in enumerate(zip(point, self._edges, strict=True)):

@@ -1,8 +1,8 @@
-"""``CellPolicy``: the strategy that a proof is about, as a policy that can be played, saved and exported.
+"""``CellPolicy``: the policy behind the proved budgets, which can be played, saved and exported.
 
-In each cell it plays, to its end, the pattern that needs least; then it looks at the cell that it is in.  What it
-remembers is one number, the *rest* of the pattern that has begun (−1: none).  With a goal it arrives within the steps
-that its start needs at most; without one it takes no more damage than that.
+In each cell it plays the pattern with the smallest need to its end, and then reads the next cell.  Its memory is one
+number, the *rest* of the current pattern (−1: none).  Without a goal, its damage is at most the upper budget of the
+start; with a goal, it arrives within so many steps.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Ints = npt.NDArray[np.int64]
 
 @final
 class CellPolicy:
-    """The pattern that needs least, in every cell with an upper budget.  Made by :meth:`UpperBudget.policy`.
+    """Plays the pattern with the smallest need in every cell with an upper budget.  Made by :meth:`UpperBudget.policy`.
 
     Parameters
     ----------
     minimal
         Verified upper budgets.
     choice
-        The number of the pattern to play in each cell, −1 where none is; by default the first that needs least.
+        The number of the pattern to play in each cell, −1 for none; by default the first with the smallest need.
 
     Examples
     --------
@@ -79,14 +79,14 @@ class CellPolicy:
         Parameters
         ----------
         points
-            Where the runs are, as observed.
+            The observed states of the runs.
         rests
-            What :meth:`act` returned for them one step before; none in the beginning.
+            The rests that :meth:`act` returned one step before; omit them in the first step.
 
         Raises
         ------
         NoSafeAction
-            Where a run with no pattern begun is in a cell without an upper budget, or outside the box.
+            If a run without a rest is in a cell without an upper budget, or outside the box.
         """
         at, patterns = np.asarray(points), self.abstraction.patterns
         if at.ndim != 2 or at.dtype.kind not in "iuf":
@@ -94,7 +94,7 @@ class CellPolicy:
         before = np.full(len(at), -1, np.int64) if rests is None else whole_array("rests", rests).astype(np.int64)
         if before.shape != at.shape[:1] or not ((before >= -1) & (before < len(patterns.rests))).all():
             raise ArgumentError(
-                f"rests must be what act returned for these {counted(len(at), 'point')} one step before"
+                f"rests must be those that act returned for these {counted(len(at), 'point')} one step before"
             )
         begins = before < 0
         cells = self.abstraction.cells_of(at[begins])
@@ -118,16 +118,16 @@ class CellPolicy:
 
     @classmethod
     def load(cls, path: str | PathLike[str], abstraction: Abstraction) -> CellPolicy:
-        """Read a policy of ``abstraction`` and verify it: one that may need more than it claims is refused."""
+        """Read a policy of ``abstraction`` and verify it: files that claim too small budgets are refused."""
         file_name(path, "CellPolicy.load(path, abstraction)")
         arrays, _ = load_tensors(path, kind="cell policy", model=fingerprint_of(abstraction))
         with must_hold(path, "a policy of its system"):
             return cls(abstraction.check_upper(arrays["of_state"]), arrays["choice"])
 
     def export_numpy(self, path: str | PathLike[str]) -> tuple[Path, Path]:
-        """Write a Python module and its table, which need NumPy and nothing of ours.
+        """Write a Python module and its table, which need only NumPy.
 
-        It has ``act(point, rest=0)``, which returns the action and the rest.  Returns both paths.
+        The module has ``act(point, rest=0)``, which returns the action and the rest.  Returns both paths.
         """
         from almostsure.abstract.shield.export import export_numpy
 

@@ -1,11 +1,11 @@
-"""``CellShield``: the shield of a continuous system, one of single actions.
+"""``CellShield``: the shield of a continuous system, for single actions.
 
-It keeps the rests of those patterns that were safe where they began and agree with what was played since, adds the
-patterns that are safe from the cell the run is in now, and allows every action that begins one of them.
+It keeps the rests of the patterns that were safe where they began and agree with the actions played since, adds the
+patterns that are safe from the current cell, and allows every action that begins one of these.
 
-*Why it is never empty.*  A pattern that begins with q ≤ remaining does at most its own damage d, and ends in cells that
-need at most q − d.  So whoever follows it to the end arrives where some pattern is safe with what is left; and before
-its end, its rest is in the set.  Other patterns that begin on the way only add to it.
+*Why some action is always allowed.*  A pattern that begins with need q ≤ remaining does at most its own damage d, and
+ends in cells that need at most q − d.  So an agent that follows it to the end arrives where some pattern is safe with
+the remaining budget; before the end, its rest is in the set.  Other patterns that begin on the way only add actions.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
-KEPT = 1 << 18  # cells whose safe patterns are kept for single runs
+KEPT = 1 << 18  # the most (cell, remaining) whose safe patterns are cached for single runs
 
 
 @final
 class CellShield:
-    """Which actions keep the remaining budget, as far as that is proved.
+    """Allows the actions that are proved to keep the remaining budget.
 
     Made by ``Shield(minimal_budget(abstraction))``.  It is a :class:`almostsure.shield.Guard`: runs are (cell,
     remaining) and, with patterns of several steps, a set of begun patterns as whole numbers.
@@ -63,7 +63,7 @@ class CellShield:
         self._moves = [
             [(q, int(patterns.rest_rest[q])) for q in range(len(patterns.rests)) if patterns.rest_first[q] == a]
             for a in range(patterns.num_actions)
-        ]  # per action: rests that it continues, and what is left of them
+        ]  # per action: the rests that it continues, and the rests after it
 
     @property
     def abstraction(self) -> Abstraction:
@@ -78,12 +78,12 @@ class CellShield:
     def begin(self, state: Any, budget: int) -> Run:
         """The run that begins in a cell or at a point with a budget; for arrays of either, the runs.
 
-        Whole numbers are cells, one by one, in a list or in an array; tuples, and real numbers, are points.
+        Integers are cells, alone or in a list or array; tuples and floats are points.
 
         Raises
         ------
         NoSafeAction
-            Outside the box, and where nothing was proved to suffice; it says what can be done.
+            Outside the box, and where the budget is not proved to suffice; the message has a remedy.
         """
         remaining, words = check_budget(budget), self.abstraction.patterns.words
         cells = self.space.states(state)
@@ -96,7 +96,7 @@ class CellShield:
         return (cells, np.full(cells.size, remaining, np.int64), *none)
 
     def allowed(self, state: Any, remaining: int, *begun: int) -> Ints:
-        """The ids of the actions that one run may play, ascending; there is at least one."""
+        """The ids of the actions that are allowed in one run, ascending; there is at least one."""
         cell, left = self.space.state(state), whole("remaining", remaining)
         starts, _ = self._begin_at(cell, left)
         bits = _joined(self._words(begun))
@@ -108,15 +108,15 @@ class CellShield:
         return np.array(actions, np.int64)
 
     def mask(self, states: Any, remaining: Any, *begun: Any) -> Bools:
-        """Which actions each of many runs may play, [n, num_actions]; NoSafeAction where some run has none.
+        """The mask of allowed actions for many runs, [n, num_actions]; raises NoSafeAction if some run has none.
 
         Parameters
         ----------
         states
-            Cells, whole numbers in a list or array, or points, real numbers of shape [n, coordinates]; or one state,
-            as :meth:`allowed` takes it.
+            Cells (integers, in a list or array) or points (floats, [n, coordinates]); or one state, as for
+            :meth:`allowed`.
         remaining, begun
-            What the runs carry, each one for all or one per run.
+            The quantities that runs carry, one for all or one per run.
         """
         where, carried, _ = look_ups(self.space, self.space.states(states), remaining)
         s = where.astype(np.int64, copy=False)
@@ -131,15 +131,15 @@ class CellShield:
         return masks
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
-        """The run after an action that led to a cell or point and did some damage, or the runs after one action each.
+        """The run after an action with its next cell or point and its damage; for many runs, arrays.
 
         Raises
         ------
         ModelMismatch
-            If the system cannot do this: a cell that the enclosure of the step does not touch, more damage than the
-            pattern allows for, or an end outside the proved cells.
+            If the abstraction excludes this: a cell that the enclosure of the step does not touch, more damage than the
+            pattern may do, or the end of a pattern outside the proved cells.
         ModelError
-            If the damage is not said and cannot be read off the cell.
+            If the damage is not given and the cell does not determine it.
         """
         following = self.follow(run, action, next_state, damage)
         cells, reached = self.space.states(run[0]), self.space.states(following[0])
@@ -152,7 +152,7 @@ class CellShield:
         return following
 
     def follow(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
-        """The same as :meth:`after`, of steps that :meth:`watch` has compared: whether they can happen is known."""
+        """Like :meth:`after`, without checking that the step is possible: for steps that :meth:`watch` has checked."""
         if not self.space.is_one(run[0]):
             return self._after_many(run, action, self.space.states(next_state), damage)
         left, *begun = run[1:]
@@ -183,14 +183,14 @@ class CellShield:
                 f"got {actions.size} and {reached.size}"
             )
         if cells.size and not 0 <= actions.min() <= actions.max() < self.space.num_actions:
-            self.space.action(int(actions[(actions < 0) | (actions >= self.space.num_actions)][0]))  # says so
+            self.space.action(int(actions[(actions < 0) | (actions >= self.space.num_actions)][0]))  # raises
         patterns, safe = self.abstraction.patterns, self._safe(cells, left)
         begun = patterns.unpacked(run[2:], cells.size)
         told, silent = _damages(damage, reached.shape)
         if silent.any():
             allowed = patterns.actions(safe, begun)[np.arange(cells.size), actions]
             told[silent] = self._known_damage(cells[silent], reached[silent], (allowed & (left == 0))[silent])
-        wrong = (told < 0) | (told != np.floor(told))  # NaN is, too
+        wrong = (told < 0) | (told != np.floor(told))  # NaN too
         if wrong.any():
             raise ModelError(f"damage must be a whole number, 0 or more; got {told[np.argmax(wrong)]:g}")
         now = left - np.minimum(told, INFINITE).astype(np.int64)
@@ -201,29 +201,29 @@ class CellShield:
             self._mismatch(int(cells[at]), int(actions[at]), int(reached[at]), _why(int(now[at])))
         return (reached, now, *patterns.packed(bits))
 
-    # ------------------------------------------------------------------ what an environment does
+    # ------------------------------------------------------------------ steps of an environment
 
     def point(self, observation: Any) -> list[float]:
-        """The coordinates of the state that an observation shows, or of a point itself where it is a tuple."""
+        """The coordinates of the state of an observation."""
         return self.space.point(observation)
 
     def watch(self, points: Sequence[Sequence[float]], actions: Any, next_points: Sequence[Sequence[float]]) -> None:
-        """Compare steps of an environment, as they were observed, with their enclosures.
+        """Check observed steps of an environment against their enclosures.
 
         Raises
         ------
         ModelMismatch
-            If a next point lies outside; it names the point, the action and by how much.
+            If a next point lies outside; the message names the point, the action and the distance.
         """
         self.abstraction.check_step(points, actions, next_points, observed=True)
 
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the upper budgets that it is made of; ``UpperBudget.load(path, abstraction).shield()`` reads it."""
+        """Write the shield's upper budgets; ``UpperBudget.load(path, abstraction).shield()`` reads them."""
         self.minimal.save(path)
 
-    if not TYPE_CHECKING:  # which knows what there is
+    if not TYPE_CHECKING:  # type checkers know the attributes
 
         def __getattr__(self, name: str) -> NoReturn:
             hint = f" Its policy is exported: shield.minimal.policy().{name}(path)." if name[:7] == "export_" else ""
@@ -235,7 +235,7 @@ class CellShield:
     # ------------------------------------------------------------------ pieces
 
     def _words(self, begun: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The words of begun patterns: what is given, or none begun."""
+        """The words of begun patterns, checked; by default none has begun."""
         words = self.abstraction.patterns.words
         if not begun:
             return (0,) * words
@@ -244,14 +244,14 @@ class CellShield:
         return begun
 
     def _needs_of(self, states: Any) -> Ints:
-        """What states need: cells by their value, the end nothing, the unknown more than anything."""
+        """The needs of states: the upper budget of a cell, 0 at the end, and INFINITE for the unknown."""
         known = states < self.abstraction.num_cells
         needs = np.where(states == self.space.end, 0, INFINITE).astype(np.int64)
         needs[known] = self.minimal.of_state[states[known]]
         return needs
 
     def _need_of(self, state: int) -> int:
-        """The same for one state."""
+        """The need of one state; see :meth:`_needs_of`."""
         if state >= self.abstraction.num_cells:
             return 0 if state == self.space.end else INFINITE
         return int(self.minimal.of_state[state])
@@ -267,7 +267,7 @@ class CellShield:
         return np.flatnonzero(table[row] <= min(left, np.iinfo(table.dtype).max - 1))
 
     def _safe(self, states: Ints, left: Ints) -> Bools:
-        """Which patterns may begin, [n, patterns]."""
+        """The mask of the patterns that may begin, [n, patterns]."""
         row = np.where(states < self.abstraction.num_cells, states, 0)
         row = np.where(states < self.abstraction.num_cells, self.minimal.row[row], -1)
         table = self.minimal.needs
@@ -283,7 +283,7 @@ class CellShield:
         return safe
 
     def _begin_at(self, cell: int, left: int) -> tuple[int, tuple[int, ...]]:
-        """The actions that begin a safe pattern, as bits, and for each of them the rests that it leaves, as bits."""
+        """The actions that begin a safe pattern, and for each action the rests after it; both as bits."""
         found = self._starts.get((cell, left))
         if found is None:
             patterns = self.abstraction.patterns
@@ -300,7 +300,7 @@ class CellShield:
         return found
 
     def unclear(self, budget: int) -> int:
-        """How many cells, of those that may be entered, do not say whether entering them hurts."""
+        """The number of cells that may be entered and do not determine the damage of entering them."""
         if self.abstraction.goal is not None or self.abstraction.unsafe is None or not budget:
             return 0
         least, most = self._harms
@@ -312,7 +312,7 @@ class CellShield:
         return harm_range(self.abstraction)
 
     def _known_damage(self, cells: Ints, reached: Ints, unhurt: Bools) -> npt.NDArray[np.float64]:
-        """The damage of steps, where the cells say it; ``unhurt`` are allowed ones with nothing left, by the proof."""
+        """The damage of steps, as far as cells determine it; 0 for ``unhurt``, allowed steps with nothing remaining."""
         abstraction = self.abstraction
         if abstraction.goal is not None:
             arrived = np.append(abstraction.goal_cells, [True, False])
@@ -328,8 +328,8 @@ class CellShield:
         if unclear.any():
             where = self.space.describe_state(int(reached[np.argmax(unclear)]))
             raise ModelError(
-                f"{where} does not say whether entering it hurts; "
-                "the environment must, in info['damage'] or info['cost']. Wrap it in DamageTracker(env, damage)."
+                f"{where} does not determine the damage of entering it; the environment must report it in "
+                "info['damage'] or info['cost']. Wrap it in DamageTracker(env, damage)."
             )
         return least.astype(np.float64)
 
@@ -340,7 +340,7 @@ class CellShield:
         elif state == self.space.unknown:
             why = "nothing is known there. Narrow the start, or widen the box."
         elif (need := self._need_of(state)) == INFINITE:
-            why = "no budget was proved to suffice there. Narrow the start, take finer cells or longer patterns."
+            why = "no budget was proved to suffice there. Narrow the start, use finer cells or longer patterns."
         else:
             why = f"{need} would be needed."
         raise NoSafeAction(
@@ -356,7 +356,7 @@ class CellShield:
 
 
 def _why(now: int) -> str:
-    return f"overspent by {-now}" if now < 0 else "and no pattern that began is left"
+    return f"overspent by {-now}" if now < 0 else "where no pattern is safe, and none that has begun continues"
 
 
 def _damage(value: Any) -> int:
@@ -367,7 +367,7 @@ def _damage(value: Any) -> int:
 
 
 def _damages(said: Any, shape: tuple[int, ...]) -> tuple[npt.NDArray[np.float64], Bools]:
-    """What is said about the damage of many steps, and where nothing is."""
+    """The damages of many steps as numbers, and a mask of those not given (None)."""
     words = np.broadcast_to(np.asarray(said), shape)
     if words.dtype.kind in "biuf":
         return words.astype(np.float64), np.zeros(shape, np.bool_)
@@ -376,7 +376,7 @@ def _damages(said: Any, shape: tuple[int, ...]) -> tuple[npt.NDArray[np.float64]
 
 
 def _joined(words: Any) -> int:
-    """Words as one number of any size."""
+    """Words as one integer of any size."""
     return sum(int(word) << (WORD * w) for w, word in enumerate(words))
 
 

@@ -1,1 +1,1 @@
-"""The commands: each file is named after its first command, and holds those that go with it."""
+"""The commands; each file is named after its first command, and contains related ones too."""

@@ -1,4 +1,4 @@
-"""``abstract``: what is proved about a continuous environment."""
+"""``abstract``: upper budgets of a continuous environment."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ def abstract(
     system: Annotated[
         str,
         typer.Argument(
-            metavar="SYSTEM", help="A continuous environment, such as CartPole-v1, MountainCar-v0 or Pendulum-v1."
+            metavar="SYSTEM",
+            help="A known continuous system, such as CartPole-v1, MountainCar-v0, Pendulum-v1 or dcdc.",
         ),
     ],
     *,
     cells: Annotated[
-        str | None, typer.Option(metavar="N,N,…", help="Cells per coordinate, instead of the system's own.")
+        str | None, typer.Option(metavar="N,N,…", help="Cells per coordinate; by default those of the system.")
     ] = None,
     pattern: Annotated[
-        int | None, typer.Option(metavar="N", help="The length of the action sequences that are choices.")
+        int | None,
+        typer.Option(metavar="N", help="The length of the action sequences that are choices; by default the system's."),
     ] = None,
     cap: opt.Cap = None,
     output: Annotated[Path | None, opt.named_output("Save the upper budgets (.safetensors).")] = None,
@@ -43,7 +45,7 @@ def abstract(
     ] = None,
     json: opt.Json = False,
 ) -> None:
-    """Prove upper budgets of a continuous environment, cell by cell."""
+    """Prove upper bounds on the minimal budgets of a continuous environment, cell by cell."""
     from almostsure.abstract.known.environments import known
 
     check_output(output, *TENSORS)

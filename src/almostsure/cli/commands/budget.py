@@ -1,4 +1,4 @@
-"""``budget`` and ``explain``: the minimal budget of every state, and why it is that large."""
+"""``budget`` and ``explain``: the minimal budget of every state, and why it is not smaller."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def budget(
     horizon: opt.Horizon = None,
     output: Annotated[Path | None, opt.named_output("Save the budgets with their certificate (.safetensors).")] = None,
 ) -> None:
-    """Find the minimal budget of every state, exact and certified."""
+    """Compute the minimal budget of every state, exactly and with a certificate.
+
+    It is the least budget with which some policy never overspends from that state on, whatever chance does.
+    """
     check_output(output, *TENSORS)
     found: MinimalBudget | HorizonBudget
     if horizon is None:
@@ -59,14 +62,17 @@ def explain(
     state: Annotated[
         str | None,
         typer.Argument(
-            metavar="STATE", help="Its name or number; by default the start.", autocompletion=complete_state
+            metavar="STATE", help="The name or number of a state; by default the start.", autocompletion=complete_state
         ),
     ] = None,
     action: Annotated[
-        str | None, typer.Argument(metavar="ACTION", help="One of its actions.", autocompletion=complete_action)
+        str | None,
+        typer.Argument(
+            metavar="ACTION", help="An action of that state; by default the best one.", autocompletion=complete_action
+        ),
     ] = None,
 ) -> None:
-    """Explain why a state needs its budget: how the damage can be forced."""
+    """Explain why a state needs its budget: a path on which chance forces that much damage."""
     mdp = task.mdp
     found = minimal_budget(mdp)
     where = None if state is None else state_of(mdp, state)
@@ -101,7 +107,7 @@ def _show_budget(task: Task, found: MinimalBudget | HorizonBudget, output: Path 
 
 
 def _show_within(task: Task, found: HorizonBudget, output: Path | None) -> list[str]:
-    """The budgets for a number of steps; what to do next."""
+    """Print the budgets for a number of steps; returns the next commands."""
     shown = _needs_at_start(found, f" for {counted(found.horizon, 'step')}")
     facts([("the start", shown), task.basis, ("saved", output)])
     for line in found.explain(int(task.mdp.initial_states[0])).splitlines()[: STEPS + 1]:
@@ -110,7 +116,7 @@ def _show_within(task: Task, found: HorizonBudget, output: Path | None) -> list[
 
 
 def _show_ever(task: Task, minimal: MinimalBudget, output: Path | None) -> list[str]:
-    """The budgets for ever; what to do next."""
+    """Print the budgets without a horizon; returns the next commands."""
     words = "The budget that each cell needs:"
     draw_maps(task.mdp, [("", budgets_look(minimal.of_state))], introduction=words, labelled=True)
     facts(
@@ -130,7 +136,7 @@ def _show_ever(task: Task, minimal: MinimalBudget, output: Path | None) -> list[
 
 
 def _needs_at_start(minimal: Needs, steps: str = "") -> str:
-    """What follows "the start", and why less may do or cannot."""
+    """The need of the start in words, and why less may or cannot suffice."""
     least, origin = minimal.smallest_budget(), minimal.mdp.origin
     if least < INFINITE:
         why = ": less cannot be promised with probability one" if least and not steps else ""
@@ -188,7 +194,7 @@ def _explain_results(why: Explanation, minimal: MinimalBudget) -> dict[str, Any]
 
 
 def _actions(why: Explanation, minimal: MinimalBudget) -> list[tuple[str, int]]:
-    """The actions of the state, and what they need."""
+    """The actions of the state, with their minimal budgets."""
     mdp = minimal.mdp
     return [(mdp.action_name(int(mdp.choice_action[c])), int(minimal.of_choice[c])) for c in mdp.choices(why.state)]
 
@@ -212,8 +218,8 @@ def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> N
         names = " → ".join(clean(mdp.state_name(s)) for s in (*why.trap[:STEPS], why.trap[0]))
         say(f"It goes round for ever, with damage each time: {names}.")
     if not why.complete:
-        say(f"Broken off after {counted(len(why.steps), 'step')} and {why.damage} damage.")
-    heading(f"What may be played at {clean(mdp.state_name(why.state))}")
+        say(f"The path is cut after {counted(len(why.steps), 'step')} and {why.damage} damage.")
+    heading(f"The actions of {clean(mdp.state_name(why.state))}")
     needs = f"needs {minimal.at_most('')}".strip()
     table(("action", needs), [(name, why.show(value)) for name, value in _actions(why, minimal)], right=(1,))
     next_step(f"almostsure report {task.arguments}", note="click any state in the report to see why")

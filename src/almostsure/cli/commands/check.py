@@ -1,4 +1,4 @@
-"""``check``, ``convert`` and ``export``: evidence that others can verify, and files that others can read."""
+"""``check``, ``convert`` and ``export``: certificates that others can verify, and files for other programs."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from almostsure.errors import AlmostSureError, ArgumentError, NotEnoughMemory
 from almostsure.files import UMB
 from almostsure.wording import counted
 
-PROVED = {  # by what a file promises
+PROVED = {  # by the kind of promise
     "for ever": "an agent that starts with the minimal budget of its state, and plays only actions that need no more "
-    "than what remains, never overspends",
+    "than the remaining budget, never overspends",
     "for some steps": "an agent that starts with the minimal budget of its state, and plays only actions that need no "
-    "more than what remains with the steps that are left, does not overspend within them",
-    "with a risk": "an agent that plays only what the shield allows overspends with a probability of at most the risk, "
-    "learning or hostile",
-    "with a risk within steps": "an agent that plays only what the shield allows overspends within the steps with a "
-    "probability of at most the risk, learning or hostile",
+    "more than the remaining budget for the steps left, does not overspend within them",
+    "with a risk": "any agent that plays only allowed actions, even a hostile one, overspends with a probability of at "
+    "most the risk",
+    "with a risk within steps": "any agent that plays only allowed actions, even a hostile one, overspends within the "
+    "steps with a probability of at most the risk",
 }
 LEAST = "; and no smaller budget can be promised with probability one."
-NOT_LEAST = ". That no smaller budget would do is not claimed: what intervals that begin at 0 allow may be impossible."
-NOT_LEAST_OF_CELLS = ". That no smaller budget would do is not claimed: of cells, upper bounds are proved."
-NO_LEAST_RISK = ". That no smaller risk can be promised is not claimed."
+NOT_LEAST = ". It does not claim that no smaller budget suffices: outcomes with an interval from 0 may be impossible."
+NOT_LEAST_OF_CELLS = ". It does not claim that no smaller budget suffices: for cells, upper bounds are proved."
+NO_LEAST_RISK = ". It does not claim that no smaller risk can be promised."
 LIBRARIES = ("numpy", "safetensors", "numba", "gymnasium", "stormpy")
 
 
@@ -54,7 +54,7 @@ def check(
         ),
     ],
 ) -> None:
-    """Verify a certificate, in a process of its own that loads the checker and the file readers only."""
+    """Verify the certificate of a file, in a separate process that loads only the checker and the file readers."""
     answer = run_checker(task, result)
     if task.json:
         emit("check", answer.pop("model"), **answer)
@@ -73,7 +73,7 @@ def convert(
         bool, typer.Option("--relay", help="Add relay states where Storm cannot tell two outcomes apart.")
     ] = False,
 ) -> None:
-    """Write a model as a UMB file, which almostsure, Storm, PRISM and Modest read."""
+    """Write a model as a UMB file, the format that almostsure, Storm, PRISM and Modest exchange."""
     check_output(output, *UMB)
     task.mdp.save(output, relay=relay)
     size = output.stat().st_size
@@ -91,12 +91,12 @@ def export(
     output: Annotated[Path, typer.Argument(help="A C header (.h) or a Python module (.py).", metavar="OUTPUT")],
     *,
     budget: Annotated[
-        int | None, opt.named_budget("The largest remaining budget that it is for; by default any.")
+        int | None, opt.named_budget("The largest remaining budget that the shield is used with; by default any.")
     ] = None,
     risk: opt.Risk = None,
     horizon: opt.Horizon = None,
 ) -> None:
-    """Write the shield for programs without this package: as a C99 header, or as a module that needs NumPy only."""
+    """Write the shield as a C99 header, or as a Python module that needs only NumPy."""
     check_output(output, ".h", ".py")
     shield, more = _shield(task, budget, risk, horizon)
     if output.suffix.lower() == ".h":
@@ -104,23 +104,23 @@ def export(
         files = [output]
     else:
         files = list(shield.export_numpy(output, *more))
-    if risk is None:  # where a risk is too small, there is no shield
+    if risk is None:  # a risk shield that refuses the start cannot be made
         _warn_of_refusal(shield.minimal, budget)
     if task.json:
         task.emit(budget=budget, output=files)
         return
     heading(f"{task.title} → {' and '.join(map(str, files))}")
-    say("Comments in the file explain how to call it. It refuses everything where no action is safe.")
+    say("Comments in the file explain how to call it. Where no action is safe, it allows none.")
     facts([task.basis])
     if risk is not None:
         next_step(f"almostsure solve {task.arguments}{typed(budget=budget, risk=risk, horizon=horizon)}")
         return
     proof = f"almostsure budget {task.arguments}{typed(horizon=horizon)} -o budget.safetensors"
-    next_step(proof, note="the proof that goes with it")
+    next_step(proof, note="the certificate for it")
 
 
 def _shield(task: Task, budget: int | None, risk: float | None, horizon: int | None) -> tuple[Any, tuple[Any, ...]]:
-    """The shield that the options name, and what its exports are told."""
+    """The shield for the options, and further arguments of its exports."""
     from almostsure.plan import RiskShield
     from almostsure.shield import HorizonShield, Shield
 
@@ -132,7 +132,7 @@ def _shield(task: Task, budget: int | None, risk: float | None, horizon: int | N
 
 
 def _warn_of_refusal(minimal: Needs, budget: int | None) -> None:
-    """Say on standard error that the shield refuses the start, if it does."""
+    """Print a warning on standard error if the shield refuses the start."""
     least = minimal.smallest_budget()
     if least < INFINITE and (budget is None or least <= budget):
         return
@@ -146,7 +146,8 @@ def run_checker(task: Task, result: Path) -> dict[str, Any]:
     task.require()
     if task.is_played:
         raise ArgumentError(
-            f"check plays no environments: almostsure convert {task.arguments} model.umb writes what was found."
+            "check does not play environments. Write the model that is found, and check that: "
+            f"almostsure convert {task.arguments} model.umb"
         )
     request = json.dumps(
         {
@@ -161,10 +162,10 @@ def run_checker(task: Task, result: Path) -> dict[str, Any]:
         [sys.executable, "-I", "-X", "utf8", checker.__file__, request],
         stdout=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C reaches this process alone, which ends the other
+        start_new_session=True,  # Ctrl-C reaches only this process, which then ends the other
     )
     if done.returncode == -signal.SIGKILL:
-        raise NotEnoughMemory("the checker's process was killed; the memory of this machine may not suffice.")
+        raise NotEnoughMemory("the checker's process was killed; this machine may not have enough memory.")
     if done.returncode != 0:
         raise RuntimeError(f"the checker's process ended with code {done.returncode}")
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -174,14 +175,14 @@ def run_checker(task: Task, result: Path) -> dict[str, Any]:
 
 
 def _libraries() -> list[str]:
-    """The folders of the libraries that the readers need: an isolated Python does not look everywhere."""
+    """The folders of the libraries that the readers need, which an isolated Python may not search."""
     specs = [importlib.util.find_spec(name) for name in LIBRARIES]
     files = [spec.origin for spec in specs if spec is not None and spec.origin is not None]
     return sorted({str(Path(file).parents[1]) for file in files})
 
 
 def _relayed(kind: str, message: str) -> Exception:
-    """The error of the other process as one of ours; its own kind, without the fields."""
+    """The error of the other process as an exception of the same class, without its fields."""
     known = getattr(known_errors, kind, None)
     if isinstance(known, type) and issubclass(known, AlmostSureError):
         error = known.__new__(known)
@@ -193,7 +194,7 @@ def _relayed(kind: str, message: str) -> Exception:
 
 
 def _claims(answer: dict[str, Any]) -> tuple[str, str]:
-    """Which promise a file makes, and its numbers."""
+    """The kind of promise of a file, and its numbers in words."""
     horizon = answer.get("horizon")
     steps = "" if horizon is None else f" within {counted(horizon, 'step')}"
     if "risk" in answer:
@@ -224,7 +225,7 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
             ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
             (
                 "",
-                reader and f"and {reader}, which read {model['name']}: the certificate is about the model that it made",
+                reader and f"and {reader}, which read {model['name']}: the certificate is for the model as it read it",
             ),
         ]
     )
@@ -234,13 +235,13 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
         rest = NO_LEAST_RISK if "risk" in answer else NOT_LEAST if answer["upper_bound"] else LEAST
         say(f"\nProved{of_what}: {PROVED[promise]}{NOT_LEAST_OF_CELLS if is_of_cells else rest}")
         if is_of_cells:
-            return  # nothing else reads such a file in a terminal
+            return  # no other command reads such files
         risk = typed(budget=answer["budget"], risk=answer["risk"]) if "risk" in answer else ""
         known = answer["uncertain"] is None
         next_step(
             f"almostsure solve {task.arguments}{risk}{steps}" if known else exporting(task.arguments, f"{risk}{steps}")
         )
-    elif "risk" not in answer:  # those are made in Python
+    elif "risk" not in answer:  # files of risk shields are made in Python
         next_step(
             f"almostsure {'abstract' if is_of_cells else 'budget'} {task.arguments}{steps} -o {word(result)}",
             note="make a new one",

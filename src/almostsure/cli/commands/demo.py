@@ -1,4 +1,4 @@
-"""``almostsure demo``: one map, three constraints.  It needs the core dependencies only, and waits for no compiler."""
+"""``almostsure demo``: one map, three constraints.  It needs only the core dependencies, and compiles nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODEL = "hazard-map"
 REPORT = Path("almostsure-report.html")
 BUDGET = 3
 NEXT = "almostsure budget quicksand"
-NO_LIMIT = 1000.0  # more damage on average than any policy of the demo takes
+NO_LIMIT = 1000.0  # more mean damage than any policy of the demo has
 
 
 def demo(
@@ -29,7 +29,7 @@ def demo(
     output: Annotated[Path, opt.named_output("The HTML report to write.")] = REPORT,
     json: opt.Json = False,
 ) -> None:
-    """Show what this is about: one map, three kinds of constraint, and a report to look at."""
+    """Show what almostsure does: one map, three constraints on damage, and an interactive report."""
     check_output(output, *HTML)
     mdp = example(MODEL)
     if not json:
@@ -45,8 +45,8 @@ def demo(
     _compare(promises)
     with console(stderr=True).status("writing the report …"):
         written = _report(mdp, output)
-    say(f"\nThe report, to look at and play with: {written}")
-    next_step(NEXT, note="what every cell of another map needs, and its proof")
+    say(f"\nThe interactive report is {written}")
+    next_step(NEXT, note="the minimal budget of every cell of another map, with a certificate")
 
 
 def _introduce() -> None:
@@ -54,10 +54,10 @@ def _introduce() -> None:
     say(
         "\nA robot goes from S to G, which is worth 50; each step costs 1. ~ is water (damage 1), 2 and 3 are deeper, "
         "X is a pit that cannot be left, # is rock. One step in ten drifts to the left, and one to the right. Below "
-        f"are the best routes if damage does not matter, if it may be {BUDGET} on average, and if it must never exceed "
-        f"{BUDGET} (• marks the route, × where it hurts):\n"
+        f"are the best routes without a limit on damage, with {BUDGET} damage on average, and with never more than "
+        f"{BUDGET} (• marks the route, × damage):\n"
     )
-    console().file.flush()  # before the work begins
+    console().file.flush()  # show it before the computation
 
 
 def _policies(mdp: MDP) -> dict[str, Solution]:
@@ -93,8 +93,8 @@ def _compare(promises: list[dict[str, Any]]) -> None:
     table(head, rows, right=(1, 2, 3, 4))
     _, average, sure = promises
     say(
-        f"\nThe promise on average exceeds {BUDGET} in {percent(average['overspends'])} of all episodes. Never "
-        f"exceeding it costs {average['return'] - sure['return']:.2f} of return, and that it is never exceeded is "
+        f"\nThe policy that keeps to {BUDGET} on average exceeds {BUDGET} in {percent(average['overspends'])} of all "
+        f"episodes. The guarantee never to exceed it costs {average['return'] - sure['return']:.2f} of return; it is "
         "proved, not estimated."
     )
 

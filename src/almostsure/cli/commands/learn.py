@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from almostsure.learn import LearnedBudget
     from almostsure.model.mdp import MDP
 
-LEARNERS = ("shielded", "unconstrained", "lagrangian", "saute", "one-step")  # named here too: --help loads no learner
+LEARNERS = ("shielded", "unconstrained", "lagrangian", "saute", "one-step")  # repeated, so that --help imports none
 
 
 @about_model(opt.ModelName)
@@ -32,9 +32,12 @@ def learn(
     task: Task,
     *,
     mu: Annotated[
-        float | None, opt.named_probability("No outcome is rarer than this; by default, what the model says.")
+        float | None,
+        opt.named_probability("A lower bound on the probability of every outcome; by default, the model's least one."),
     ] = None,
-    delta: Annotated[float, opt.named_probability("Acceptable probability that the statement is wrong.")] = 0.05,
+    delta: Annotated[
+        float, opt.named_probability("The probability with which the statement may be wrong, such as 0.05 or 5%.")
+    ] = 0.05,
     budget: Annotated[
         int | None, opt.named_budget("Learn only what a shield for this budget needs; by default everything.")
     ] = None,
@@ -43,7 +46,7 @@ def learn(
         Path | None, typer.Option(help="File that keeps the progress; the same command continues from there.")
     ] = None,
     output: Annotated[
-        Path | None, opt.named_output("Save the counted model (.umb), and its minimal budget beside it.")
+        Path | None, opt.named_output("Save the learned model (.umb), and its minimal budget beside it.")
     ] = None,
 ) -> None:
     """Learn minimal budgets from samples of a model, or from a log, with a confidence statement.
@@ -95,7 +98,7 @@ def compare(
     output: Annotated[Path | None, opt.named_output("Save the rows (.csv).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Save the learning curves (.png, .pdf, .svg).")] = None,
 ) -> None:
-    """Train learners on the model, and compare how safe and how good they are."""
+    """Train several learners on the model, and compare their violations and returns."""
     from almostsure.learn.comparison.compare import compare as train
 
     check_output(output, ".csv")
@@ -105,7 +108,7 @@ def compare(
     except Interrupted as stopped:
         done = 0 if stopped.kept is None else len(stopped.kept.runs)
         raise Interrupted(
-            f"interrupted after {counted(done, 'run')}; nothing was written. --steps and --seeds ask for less."
+            f"interrupted after {counted(done, 'run')}; nothing was written. For shorter runs, use --steps and --seeds."
         ) from None
     if output is not None:
         result.to_csv(output)
@@ -132,7 +135,7 @@ def _outputs(output: Path | None) -> tuple[Path, Path] | None:
 
 
 def _model(task: Task, mu: float | None, delta: float) -> MDP:
-    """The model that is sampled; where an environment has none, the error has the line of Python that learns it."""
+    """The model that is sampled; if an environment has none, the error has the line of Python that learns it."""
     try:
         return task.mdp
     except ModelError as error:
@@ -150,14 +153,14 @@ def _from_log(task: Task, mu: float | None, delta: float, of_sampling: dict[str,
     from almostsure.learn.logs.learn import learn_from_logs
 
     if mu is None:
-        raise ArgumentError("a log does not say how rare an outcome can be; give --mu, such as --mu 0.05.")
+        raise ArgumentError("a log needs a lower bound on the probability of outcomes: --mu, such as --mu 0.05.")
     given = of_sampling | {f"--{option}": value for option, value in task.options.items()}
     given["--monitor"] = task.monitors or None
     unused = [option for option, value in given.items() if value is not None]
     if unused:
         are, them = ("is", "it") if len(unused) == 1 else ("are", "them")
         raise ArgumentError(
-            f"{', '.join(unused)} {are} for models that can be sampled; a log is used as it is: leave {them} out."
+            f"{', '.join(unused)} {are} for models that are sampled, and not for logs; leave {them} out."
         )
     return learn_from_logs(task.name, mu=mu, delta=delta)
 
@@ -181,12 +184,12 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     say(learned.statement + "\n")
     rarest = 1.0 if exact is None else float(task.mdp.probability.min())
     if rarest < learned.mu * (1 - 1e-9):  # up to rounding
-        say(f"But this model has outcomes of probability {percent(rarest)}, so nothing is promised here.\n")
+        say(f"But this model has outcomes with probability {percent(rarest)}, below --mu, so nothing is promised.\n")
     paper = learned.uniform_samples["paper"]
     truth = "" if exact is None else f"; the exact minimal budget is {show(exact)}"
     known, choices = int(np.count_nonzero(learned.known)), learned.known.size
     rest = "" if known == choices else "; the shield refuses the others"
-    least = learned.minimal.smallest_budget()  # what is not known is called unknown: that is not "no budget suffices"
+    least = learned.minimal.smallest_budget()  # infinite: unknown, which is not "no budget suffices"
     needs = f"needs a budget of {least}" if least < INFINITE else "its minimal budget is unknown"
     facts(
         [
@@ -199,10 +202,10 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     if files is not None:
         next_step(f"almostsure check {word(files[0])} {word(files[1])}")
     elif exact is None and not known:
-        say("\nNo choice was made often enough: a longer log is needed, or a weaker promise (--mu, --delta).")
+        say("\nNo choice occurs often enough: use a longer log, or a weaker promise (--mu, --delta).")
     elif exact is None:
         promise = typed(mu=learned.mu, delta=learned.delta)
-        next_step(f"almostsure learn {task.arguments}{promise} -o learned.umb", note="keep what was learned")
+        next_step(f"almostsure learn {task.arguments}{promise} -o learned.umb", note="save what was learned")
     else:
         next_step(f"almostsure compare {task.arguments}{typed(budget=learned.budget)}")
 
@@ -230,10 +233,10 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     seeds = summary[0]["seeds"]
     means = f" Numbers are means over {seeds} seeds, violations included, ± 95 % confidence."
     if seeds < FEW:
-        means = f" Numbers range from the least to the most of {seeds} seeds." if seeds > 1 else ""
+        means = f" Ranges are from the least to the largest of {seeds} seeds." if seeds > 1 else ""
     say(
         "\n✓ never overspent, ✕ did; returns of learners that overspend are not comparable. Violations and their rate "
-        f"are those of training; the other columns are computed from the model for the policy that was learned.{means}"
+        f"are those of training; the other columns are computed from the model for the learned policy.{means}"
     )
     if result.may_be_cut:
         say(f"{CUT.capitalize()}.")
@@ -242,11 +245,11 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
         say(f"The model: {result.learned}")
     for path in files:
         say(f"Saved {path}.")
-    next_step(f"almostsure solve {task.arguments} --budget {result.budget}", note="the optimum itself")
+    next_step(f"almostsure solve {task.arguments} --budget {result.budget}", note="the optimal policy")
 
 
 def _share(mean: float) -> str:
-    """A probability to one decimal; it reads 0 or 100 % only where it is."""
+    """A probability to one decimal; it shows 0 or 100 % only if it is exactly that."""
     if 0 < mean < 0.001:
         return "< 0.1 %"
     return "> 99.9 %" if 0.999 < mean < 1 else percent(mean)

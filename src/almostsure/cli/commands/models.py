@@ -1,4 +1,4 @@
-"""``models``: the examples, the other ways to name a model, and what a model is like."""
+"""``models``: the examples, the other ways to name a model, and descriptions of models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from almostsure.model.show.describe import facts as model_facts
 @about_model(opt.AnyModelName)
 def models(task: Task) -> None:
     """List the examples and the other ways to name a model, or describe one model."""
-    if task.is_untold and os.path.exists(task.name):
+    if task.lacks_damage and os.path.exists(task.name):
         _offer(task)
     elif task.name:
         _describe(task)
@@ -44,24 +44,27 @@ def _list() -> None:
             ("model.umb", "a UMB file, written by almostsure, Storm, PRISM or Modest"),
             ("model.prism", "a PRISM, JANI or DRN file, with --damage NAME (and --constants N=3, --reward NAME)"),
             ("map.txt", "a map drawn as text, with --constants slip=0.1,step_reward=-1 if wanted"),
-            ("gym:FrozenLake-v1", f"an environment with a table; --damage RULE unless it is {', '.join(RULES)}"),
+            (
+                "gym:FrozenLake-v1",
+                f"an environment with a transition table; needs --damage RULE, except for {', '.join(RULES)}",
+            ),
         ]
     )
     next_step("almostsure models quicksand", "almostsure budget quicksand")
 
 
 def _offer(task: Task) -> None:
-    """What damage can be in a file that has to be told."""
+    """Print the names that --damage can take for a file that needs it."""
     try:
         offered = task.offered()
     except AlmostSureError:
-        task.require()  # which says it, with what the text of the file has
+        task.require()  # raises, with the names in the text of the file
         raise
     if task.json:
         emit("models", None, offered=offered)
         return
     say(offered)
-    next_step(f"almostsure budget {task.arguments} --damage NAME", note="one of these names, as what hurts")
+    next_step(f"almostsure budget {task.arguments} --damage NAME", note="with one of these names as the damage")
 
 
 def _describe(task: Task) -> None:

@@ -1,4 +1,4 @@
-"""``report`` and ``paper``: what to look at, and what to compare with the paper."""
+"""``report`` and ``paper``: the interactive report, and the claims of the paper."""
 
 from __future__ import annotations
 
@@ -31,18 +31,22 @@ def report(
     budget: opt.Budget = None,
     limit: Annotated[
         float | None,
-        typer.Option(metavar="C", help="Damage on average, of the policy to compare with; by default --budget."),
+        typer.Option(
+            metavar="C", help="Compare with a policy that takes at most C damage on average; by default --budget."
+        ),
     ] = None,
     risk: Annotated[
-        float | None, opt.named_probability("P(damage > Δ), of the policy to compare with; by default 0.05.")
+        float | None, opt.named_probability("Compare with a policy for which P(damage > Δ) ≤ P; by default 0.05.")
     ] = None,
     discount: opt.Discount = 1.0,
     seed: opt.Seed = 0,
-    time_limit: Annotated[float, typer.Option(metavar="S", help="Seconds that each part may take, estimated.")] = 20.0,
-    output: Annotated[Path, opt.named_output("The HTML file.")] = Path("almostsure-report.html"),
-    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    time_limit: Annotated[
+        float, typer.Option(metavar="S", help="Leave out parts of the report that are estimated to take more seconds.")
+    ] = 20.0,
+    output: Annotated[Path, opt.named_output("The HTML file to write.")] = Path("almostsure-report.html"),
+    show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
-    """Write an interactive HTML report: one file, which opens offline."""
+    """Write an interactive HTML report: a single file that opens offline."""
     from almostsure.report import write_report
 
     check_output(output, *HTML)
@@ -70,7 +74,7 @@ def paper(
     output: Annotated[Path, opt.named_output("The folder for tables and figures.")] = FIGURES,
     seed: opt.Seed = 0,
 ) -> None:
-    """Check the paper claim by claim, and draw both experiments; or check the claims on a model of yours."""
+    """Check the claims of the paper and reproduce both experiments, or check the claims on your own model."""
     from almostsure.paper import reproduce
 
     result = reproduce(output, mdp=task.mdp if task.name else None, seed=seed, progress=not task.json)
@@ -96,4 +100,4 @@ def _show_paper(result: Any, task: Task) -> None:
         next_step(f"almostsure report {task.arguments}")
     else:
         say(f"Figures, tables and the report are in {result.folder}; open {result.report}.")
-        next_step("almostsure report paper", note="the paper's model, to play with")
+        next_step("almostsure report paper", note="the paper's model, interactively")

@@ -1,4 +1,4 @@
-"""``solve`` and ``simulate``: the best policy under a constraint, and what happens when it is played."""
+"""``solve`` and ``simulate``: the best policy under a constraint, and episodes of a policy."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 CURVE = 16  # rows of a table of returns
 SPREAD = 20  # rows of a distribution
 KINDS: dict[type[Constraint], str] = {AlmostSure: "almost sure", Expected: "expected", Chance: "chance"}
-NUMBERS = ("budget", "limit", "risk")  # of constraints
-PAIRS = 500_000  # of state and remaining budget, up to which policies are evaluated exactly
+NUMBERS = ("budget", "limit", "risk")  # the parameters of constraints
+PAIRS = 500_000  # the most pairs (state, remaining) for which policies are evaluated exactly
 
 
 @about_model(opt.ModelName)
@@ -45,11 +45,11 @@ def solve(
     horizon: opt.Horizon = None,
     discount: opt.Discount = 1.0,
     tolerance: Annotated[
-        float, typer.Option(metavar="W", help="Width that the proved bounds of the return may have.")
+        float, typer.Option(metavar="W", help="The largest distance between the bounds of the return.")
     ] = 1e-8,
     output: Annotated[Path | None, opt.named_output("Save the policy (.safetensors).")] = None,
 ) -> None:
-    """Find the best return under a constraint on damage, with proved bounds and the policy that attains it."""
+    """Find the best policy under a constraint on damage, and its return with proved bounds."""
     check_output(output, *TENSORS)
     asked = _constraint(task, budget, limit, risk, horizon, discount)
     solution = _best(task, asked, discount=discount, tolerance=tolerance, horizon=horizon)
@@ -67,7 +67,7 @@ def simulate(
     task: Task,
     *,
     policy: Annotated[
-        Path | None, typer.Option(help="A policy saved by solve; by default the best one is found first.")
+        Path | None, typer.Option(help="A policy saved by almostsure solve; by default the best one.")
     ] = None,
     budget: opt.Budget = None,
     limit: opt.Limit = None,
@@ -75,17 +75,17 @@ def simulate(
     horizon: opt.Horizon = None,
     discount: opt.Discount = 1.0,
     episodes: Annotated[int, typer.Option("--episodes", "-n", metavar="N", help="Number of episodes.")] = 10_000,
-    max_steps: Annotated[int, typer.Option(metavar="N", help="Steps after which an episode is cut.")] = MAX_STEPS,
+    max_steps: Annotated[int, typer.Option(metavar="N", help="Steps after which an episode is truncated.")] = MAX_STEPS,
     seed: opt.Seed = 0,
     show: Annotated[int | None, typer.Option(metavar="I", help="Show episode I step by step.")] = None,
 ) -> None:
-    """Play a policy many times, and count the damage."""
+    """Simulate episodes of a policy, and count their damage."""
     from almostsure.policy import Policy
     from almostsure.policy import simulate as play
 
     mdp = task.mdp
     if policy is not None and not limit is risk is horizon is None:
-        raise ArgumentError("--policy says what is played; leave out --limit, --risk and --horizon.")
+        raise ArgumentError("--policy names the policy to play; leave out --limit, --risk and --horizon.")
     if show is not None and not 0 <= show < max(episodes, 1):
         raise ArgumentError(f"--show must lie in 0 … {max(episodes, 1) - 1}; got {show}")
     if policy is not None:
@@ -105,7 +105,7 @@ def simulate(
 def _constraint(
     task: Task, budget: int | None, limit: float | None, risk: float | None, horizon: int | None, discount: float
 ) -> Constraint:
-    """What was asked for, or else the budget that every command takes; for a number of steps, the least."""
+    """The constraint of the options; the default is the budget of all commands or, with a horizon, the least one."""
     if limit is not None:
         if budget is not None or risk is not None:
             raise ArgumentError("--limit is a constraint of its own; leave out --budget and --risk.")
@@ -118,7 +118,7 @@ def _constraint(
 
 
 def _best(task: Task, constraint: Constraint, **options: Any) -> Solution:
-    """The solution; where there is none, the command that has one is named."""
+    """The solution; if a larger budget is needed, the error names the command with that budget."""
     from almostsure.plan import solve_policy
 
     try:
@@ -135,7 +135,7 @@ def _best(task: Task, constraint: Constraint, **options: Any) -> Solution:
 
 
 def _evaluated(mdp: MDP, policy: Policy, discount: float, budget: int | None = None) -> Evaluation | None:
-    """What the policy achieves exactly; None where that would take too long."""
+    """The exact evaluation of the policy; None if it would take too long."""
     from almostsure.policy import evaluate
 
     large = policy.num_layers * mdp.num_states > PAIRS
@@ -143,7 +143,7 @@ def _evaluated(mdp: MDP, policy: Policy, discount: float, budget: int | None = N
 
 
 def _arrives(task: Task, solution: Solution) -> float | None:
-    """The probability to reach the goal, where episodes may also end elsewhere; None where that is not asked."""
+    """The probability to reach --goal if episodes may also end elsewhere; otherwise None."""
     mdp, goal = task.mdp, (task.goal or "").strip('"')
     if goal not in mdp.labels or solution.policy.horizon is not None or (mdp.label(goal) >= mdp.is_terminal()).all():
         return None
@@ -186,7 +186,7 @@ def _show_solution(task: Task, solution: Solution, results: dict[str, Any], outp
     budget = results["constraint"]["budget"]
     heading(f"{task.name}: {solution.promise}")
     route = likely_route(policy, budget)
-    if not draw_maps(mdp, [("the likeliest route; × where it hurts", route_look(route))]):
+    if not draw_maps(mdp, [("the likeliest route; × marks damage", route_look(route))]):
         _show_route(mdp, route)
 
     def known(result: str, shown: Callable[[float], str]) -> str | None:
@@ -218,7 +218,7 @@ def _show_solution(task: Task, solution: Solution, results: dict[str, Any], outp
 
 
 def _next_steps(task: Task, solution: Solution, output: Path | None) -> list[str]:
-    """What to do with a solution; reports have no horizon.  Where nothing is rewarded, ask for reaching the goal."""
+    """The next commands after solve.  Reports have no horizon; without rewards, suggest a reward for the goal."""
     asked, discount = _as_options(solution.constraint), discount_option(solution.discount)
     horizon = typed(horizon=solution.policy.horizon)
     if task.goal is not None and not task.mdp.reward.any():
@@ -229,10 +229,10 @@ def _next_steps(task: Task, solution: Solution, output: Path | None) -> list[str
 
 
 def _discounted(solution: Solution) -> str | None:
-    """What counts against a limit of the average, where that is not the mean damage."""
+    """The discounted damage, which ``Expected`` limits if there is a discount."""
     if solution.discount == 1 or not isinstance(solution.constraint, Expected):
         return None
-    return f"{number(solution.used)} of {solution.constraint.limit:g} damage, which is what is limited"
+    return f"{number(solution.used)} of {solution.constraint.limit:g} damage, which the constraint limits"
 
 
 def _kind(policy: Policy) -> str:
@@ -246,7 +246,7 @@ def _kind(policy: Policy) -> str:
 def _best_return(solution: Solution) -> str:
     if solution.value == float("-inf"):
         if not solution.policy.mdp.is_terminal().any():
-            return "−∞: costs add up for ever, as no run ends; name where it does with --goal"
+            return "−∞: costs add up for ever, as no run ends; name its end with --goal"
         return "−∞: within this budget costs add up for ever; a larger one may reach an end"
     bounds = f"{solution.lower:.10g} … {solution.upper:.10g}"
     how = "proved to lie in" if solution.proved else "in bounds that are not proved:"
@@ -343,6 +343,6 @@ def _show_episodes(task: Task, done: Episodes, results: dict[str, Any], show: in
         steps = [(s["state"], s["action"], s["next_state"], s["reward"], s["damage"] or "") for s in told]
         table(("at", "plays", "comes to", "reward", "damage"), steps, right=(3, 4))
     asked = asked or typed(budget=done.budget).strip()
-    horizon = typed(horizon=done.policy.horizon)  # reports have none
+    horizon = typed(horizon=done.policy.horizon)  # reports have no horizon
     command = f"almostsure {'solve' if horizon else 'report'} {task.arguments} {asked}".rstrip()
     next_step(f"{command}{horizon}{discount_option(discount)}")

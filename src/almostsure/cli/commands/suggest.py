@@ -1,4 +1,4 @@
-"""``suggest`` and ``frontier``: which budget to ask for, and what certainty costs."""
+"""``suggest`` and ``frontier``: how to choose the budget, and the price of certainty."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ Plot = Annotated[Path | None, typer.Option(help="Save the picture (.png, .pdf, .
 def suggest(
     task: Task,
     *,
-    most: Annotated[int | None, typer.Option(metavar="Δ", help="The largest budget to look at.")] = None,
+    most: Annotated[
+        int | None,
+        typer.Option(metavar="Δ", help="The largest budget to consider; by default, until more hardly pays."),
+    ] = None,
     plot: Plot = None,
 ) -> None:
-    """Suggest a budget: the least that is safe, what each further unit returns, and where that stops paying."""
+    """Suggest a budget: the least that is safe, the return for each further unit, and where more stops paying."""
     from almostsure.plan import suggest_budget
 
     check_output(plot, *opt.PICTURES)
@@ -54,9 +57,9 @@ def frontier(
     discount: opt.Discount = 1.0,
     plot: Plot = None,
 ) -> None:
-    """Compare the best returns when damage is limited for certain, on average, and with a risk.
+    """Compare the best returns when damage is limited almost surely, on average, and up to a risk.
 
-    All budgets up to --budget are looked at.
+    All budgets up to --budget are compared.
     """
     from almostsure.plan import frontier as find_frontier
 
@@ -69,7 +72,7 @@ def frontier(
         return
     _show_frontier(task, found)
     command = f"almostsure report {task.arguments} --budget {found.budget}{discount_option(discount)}"
-    next_step(command, note="the same curves, to look at")
+    next_step(command, note="the same curves in a report")
 
 
 def _show_suggestion(task: Task, found: Suggestion) -> None:

@@ -1,12 +1,12 @@
-"""The assured policy: the best return inside the shield, of the pairs that can be reached, with proved bounds.
+"""The assured policy: the best return inside the shield of all reachable pairs, with proved bounds.
 
-1. *Explore* the pairs (state, remaining) inside the shield, from the start or from wherever is asked for, and list
-   their strongly connected components so that each comes after those it leads to (:mod:`.explore`).
-2. *Settle* them in this order.  A single pair takes one step backward, its own loop eliminated; a small component is
-   solved directly or, where every step costs, swept; all in compiled code, with bounds (:mod:`.component.small`).
-3. Every other component has a method of its own (:mod:`.component.component`).
+1. *Explore* the pairs (state, remaining) that are reachable inside the shield from the given ones, and list their
+   strongly connected components so that each comes after its successors (:mod:`.explore`).
+2. *Settle* them in this order.  A single pair takes one Bellman backup, with its self-loop eliminated.  A small
+   component is solved directly or, where every step costs, by sweeps (:mod:`.component.small`).  Both are compiled.
+3. All other components are settled one by one by :mod:`.component.component`.
 
-Small models run the same code without compiling it, so that nobody waits for a compiler.
+Small models run the same code uncompiled, so that they need not wait for the compiler.
 """
 
 from __future__ import annotations
@@ -29,36 +29,37 @@ from almostsure.plan.assured.component.small import largest, settle
 from almostsure.plan.assured.explore import Graph, Moves
 from almostsure.plan.assured.steps import NOWHERE, TINY, Bounds, Game, Known, Part
 
-RARE = 32  # choices, or pairs, of the model of which one is reached, or less
-PLAIN = 20_000  # outcomes, times remaining budgets, for which nobody waits for a compiler; a tenth if it has run
-SMALL = 4_000  # pairs of a component that is swept where it stands
-USED = 0.98  # the share of the tolerance that the bounds are made of; the rest is for rounding
-SAMPLED, FAR, SCATTERED = 2_000, 16, 0.3  # pairs that are looked at, states in between, and the share that is much
+RARE = 32  # reachable choices (or pairs) are rare if they are fewer than 1 in RARE of the model's
+PLAIN = 20_000  # outcomes · budgets up to which kernels run uncompiled; a tenth of it once they are compiled
+SMALL = 4_000  # the most pairs of a component that :func:`.small.settle` tries
+USED = 0.98  # the share of the tolerance for the width of the bounds; the rest is for rounding
+SAMPLED = 2_000  # pairs in the sample for :meth:`Engine._is_scattered`
+FAR, SCATTERED = 16, 0.3  # pairs are scattered if more than this share of neighbours is more than FAR states apart
 NO_PAIRS = np.zeros(0, np.int64)
-SPARE = 4  # one in so many that a component may have more than the last, and fit into its room
+SPARE = 4  # arrays are made larger by 1 in SPARE than a component needs, so that the next one may fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pairs:
-    """Bounds of the best return and a policy, for the pairs (state, remaining) that can be reached."""
+    """Bounds of the best return and a policy, for the reachable pairs (state, remaining)."""
 
     graph: Graph
-    lower: Floats  # [pairs]; −∞ where nothing ends, +∞ where reward can be collected for ever
+    lower: Floats  # [pairs]; −∞ where no run ends, +∞ where reward can be collected for ever
     upper: Floats  # [pairs]
     play: Ints  # [pairs], the graph's choice
-    number: Ints  # [remaining · states + state], the number of the pair plus 1, or 0
-    cycles: list[Ints]  # of pairs among which reward can be collected for ever
-    undefined: Ints  # pairs that can only stay where gains and losses cancel out: their −∞ stands for no return at all
-    plainly: bool  # whether kernels run without being compiled
-    proved: bool  # whether the bounds hold exactly; not where rewards cancel out within rounding, and are taken for 0
+    number: Ints  # [remaining · states + state], the number of the pair plus 1; 0: not reachable
+    cycles: list[Ints]  # the pairs of cycles on which reward can be collected for ever
+    undefined: Ints  # pairs that have no return, as gains and losses cancel out for ever; their bounds read −∞
+    plainly: bool  # whether kernels run uncompiled
+    proved: bool  # whether the bounds are exact; not if rewards that cancel out up to rounding were taken for 0
 
     def at(self, codes: Ints) -> Ints:
-        """The numbers of pairs that are given as remaining · states + state; −1 where they are not covered."""
+        """The numbers of pairs given as remaining · states + state; −1 for those not covered."""
         return self.number[codes].astype(np.int64) - 1
 
 
 def call(kernel: Any, *arguments: Any, plainly: bool) -> Any:
-    """Call a kernel, compiled or not."""
+    """Call a kernel; with ``plainly``, its uncompiled Python function."""
     if not plainly:
         return kernel(*arguments)
     with np.errstate(all="ignore"):
@@ -66,17 +67,17 @@ def call(kernel: Any, *arguments: Any, plainly: bool) -> Any:
 
 
 def unsigned(array: Ints) -> Ints:
-    """The array as read-only uint32: kernels are compiled once, and without tests for negative indices."""
+    """The array as read-only uint32, so that kernels are compiled for one type, without tests for negative indices."""
     result = array.view(np.uint32) if array.dtype == np.int32 else array.astype(np.uint32)
     result.flags.writeable = False
     return result
 
 
 class Engine:
-    """One search and the solution of what it finds."""
+    """Explores the pairs that are reachable from ``starts``, and solves them."""
 
     def __init__(self, mdp: MDP, of_choice: Ints, budget: int, starts: Ints, discount: float) -> None:
-        self.mdp, self.is_monotone = mdp, True  # whether what can be done with less left can be done with more
+        self.mdp, self.is_monotone = mdp, True  # whether a larger remaining budget allows every choice of a smaller one
         size = mdp.num_outcomes * (budget + 1)
         self.plainly = size <= PLAIN // 10 or (size <= PLAIN and not is_compiled(settle))
         moves = Moves(
@@ -102,19 +103,19 @@ class Engine:
         gain, is_one = self.zeros(graph), np.zeros(mdp.num_choices, np.bool_)
         choices = graph.origin if rare else np.arange(mdp.num_choices, dtype=np.uint32)
         self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward, choices, gain, is_one)
-        self._play(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount))
+        self._set_game(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount))
 
     def _explore(self, moves: Moves, starts: Ints, room: Graph) -> tuple[Graph, Graph]:
-        """The pairs that can be reached from some, and the room they are in."""
+        """The graph of the pairs that are reachable from ``starts``, and the arrays of which it is a part."""
         progress = np.zeros(4, np.int64)
         while not self.call(explore.explore, moves, starts.astype(np.int64, copy=False), self.number, room, progress):
             room = explore.with_more_room(room)
         return explore.explored(room, progress), room
 
     def _is_scattered(self, graph: Graph) -> bool:
-        """Whether pairs may be in cycles, and were often found one after the other though far apart in the model.
+        """Whether there may be cycles, and pairs found one after the other are often far apart in the model.
 
-        Where few of all pairs are reached they have no neighbours to lie beside.
+        Not if pairs are rare: then few of their neighbours in the model are reached.
         """
         if RARE * graph.state.size < self.number.size:
             return False
@@ -123,7 +124,8 @@ class Engine:
         far = np.count_nonzero(distance > FAR) > SCATTERED * at.size
         return bool(far and self.call(explore.span, graph)[1] > 0)
 
-    def _play(self, game: Game) -> None:
+    def _set_game(self, game: Game) -> None:
+        """Find the components of a game's graph, and make the arrays for its solution."""
         self.game, self.graph, self.discount = game, game.graph, game.discount
         size = game.graph.state.size
         search = explore.room_for(size)
@@ -133,7 +135,7 @@ class Engine:
         self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, search, layers)
         self.bounds = Bounds(
             np.empty(size), np.empty(size), search.path, search.at, search.met.view(np.float32)
-        )  # reuses memory that is already mapped
+        )  # in memory of the search, which is already mapped
         self.bounds.place.fill(NOWHERE)
         self.bounds.rival.fill(0.0)
         cyclic = self.order[0].size <= size  # whether any component has several pairs
@@ -145,32 +147,32 @@ class Engine:
         self.rooms: dict[str, tuple[tuple[int, ...], Part]] = {}
 
     def is_rare(self, graph: Graph) -> bool:
-        """Whether a graph has so few of the model's choices that memory for the others is not worth touching."""
+        """Whether a graph has so few of the model's choices that touching memory for all of them would dominate."""
         return graph.origin.size < self.mdp.num_choices // RARE
 
     def zeros(self, graph: Graph) -> Floats:
-        """A zero for each of the model's choices, to be written to where a graph has them."""
+        """Zeros, one for each of the model's choices, to be filled in for those of the graph."""
         size = self.mdp.num_choices
         return untouched(size) if self.is_rare(graph) else np.zeros(size)
 
     def other(self, graph: Graph, gain: Floats) -> Engine:
-        """The same pairs with other choices and rewards, undiscounted, to be solved."""
+        """An engine for the same model with another graph and other rewards, undiscounted, ready to solve."""
         result = copy.copy(self)
         result.is_monotone = False
-        result._play(self.game._replace(graph=graph, gain=gain, discount=1.0))
+        result._set_game(self.game._replace(graph=graph, gain=gain, discount=1.0))
         return result
 
     def call(self, kernel: Any, *arguments: Any) -> Any:
-        """Call a kernel, compiled or not."""
+        """Call a kernel, uncompiled for small models."""
         return call(kernel, *arguments, plainly=self.plainly)
 
     def solve(self, tolerance: float, report: Callable[[int, int], None] | None = None) -> None:
-        """Settle all components, one after the other."""
+        """Settle all components, one after the other, aiming at bounds no further apart than the tolerance."""
         start, member = self.order
         self.cycles.clear()
         self.undefined.clear()
         self.proved = True
-        half = max(USED * tolerance / 2, TINY)  # which no bounds reach
+        half = max(USED * tolerance / 2, TINY)  # with tolerance 0: a positive width that no bounds reach
         small = SMALL if not self.plainly else 0
         part, scratch = self._room(small)
         at = 0
@@ -185,7 +187,7 @@ class Engine:
                 report(at, start.size - 1)
 
     def _room(self, small: int) -> tuple[Part, tuple[Any, ...]]:
-        """Arrays for the largest of the small components."""
+        """Arrays in which any component of at most ``small`` pairs fits."""
         pairs, choices, entries = self.call(largest, self.graph, self.order, small)
         return make_part(pairs, choices, entries), (
             np.empty(pairs), np.empty(choices, np.bool_), np.empty(pairs, np.uint32), np.empty(pairs, np.uint32),
@@ -193,9 +195,9 @@ class Engine:
         )  # fmt: skip
 
     def room(self, use: str, *sizes: int) -> Part:
-        """Room for so many positions, choices and entries of a component, which the next one may use again.
+        """Arrays for so many positions, choices and entries of a component, reused by the next one with the same use.
 
-        Memory that was not written to before is slow.
+        Writing to memory for the first time is slow.
         """
         known, room = self.rooms.get(use, ((0, 0, 0), None))
         if room is None or any(size > has for size, has in zip(sizes, known, strict=True)):
@@ -207,7 +209,7 @@ class Engine:
         return room
 
     def answer(self) -> Pairs:
-        """What was found."""
+        """The solution."""
         return Pairs(
             graph=self.graph, lower=self.bounds.low, upper=self.bounds.high, play=self.bounds.policy,
             number=self.number, cycles=self.cycles, undefined=np.concatenate([NO_PAIRS, *self.undefined]),

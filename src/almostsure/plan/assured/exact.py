@@ -1,14 +1,15 @@
-"""A few pairs in fractions, where what rounding leaves of the bounds is too much.
+"""Exact values, in fractions, of a few pairs for which rounding leaves the proved bounds too far apart.
 
-Values in floats are off by half a unit in the last place.  Where it takes a million steps to leave, or the discount is
-as close to 1, that times a million is what no proof by one step can exclude.  So a few pairs are solved again:
-policy iteration from the policy that was found, each policy evaluated by elimination, all in fractions.
+Floating-point values are off by half a unit in the last place.  If leaving takes a million steps, or the discount is
+correspondingly close to 1, a proof by one backup cannot exclude an error a million times as large.  So models with few
+pairs are solved again: by policy iteration from the policy found, each policy evaluated by elimination, all in
+fractions.
 
-If no choice is worth more than its pair, V ≥ g + P V, and V are the values of a policy, then V are the best ones.
-Proof: where another policy is worth more, by D, then D ≤ P D for it, so D is constant on each class that it never
-leaves, and there V = g + P V for its choices.  With a discount below 1, and where runs end, D is 0.  Where they do not,
-all rewards are 0, so the other policy is worth 0, and V ≥ 0 is checked; or rewards cancel out there, and its return
-has no value.
+If V are the values of a policy, and no choice is worth more than its pair, V ≥ g + P V, then V are the optimal values.
+Proof: where another policy is worth more, by D, we have D ≤ P D for it, so D is constant on each of its recurrent
+classes, and there V = g + P V for its choices.  With a discount below 1, and where runs end, D is 0.  Elsewhere either
+all rewards are 0, so the other policy is worth 0, and V ≥ 0 is checked; or rewards cancel out, and its return is
+undefined.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from almostsure.model.mdp import Bools
 from almostsure.plan import graph
 from almostsure.plan.assured.engine import Engine, Pairs
 
-FEW = 40  # pairs
-ROUNDS = 20  # of policy iteration: the first policy is nearly the best one
+FEW = 40  # the most pairs that are solved in fractions
+ROUNDS = 20  # of policy iteration; the first policy is nearly optimal
 
 Values = dict[int, Fraction]
 
 
 def in_fractions(engine: Engine, pairs: Pairs) -> Pairs:
-    """The same pairs with bounds that are as close as floats can be, where they are few; otherwise these."""
+    """The same pairs with bounds to the last float, if they are few and can be solved exactly; otherwise unchanged."""
     lost, bounded = pairs.upper == -np.inf, np.isfinite(pairs.lower) & np.isfinite(pairs.upper)
     if pairs.lower.size > FEW or not pairs.proved or not (lost | bounded).all():
         return pairs
@@ -43,12 +44,13 @@ def in_fractions(engine: Engine, pairs: Pairs) -> Pairs:
             return pairs
         better = choices.better(values)
         if not better:
-            return _enclosed(pairs, policy, values) if choices.may_rest(values) else pairs
+            return _enclosed(pairs, policy, values) if choices.are_at_least_free(values) else pairs
         policy |= better
     return pairs
 
 
 def _enclosed(pairs: Pairs, policy: dict[int, int], values: Values) -> Pairs:
+    """The pairs with this policy, and with the nearest floats below and above the values as bounds."""
     lower, upper, play = pairs.lower.copy(), pairs.upper.copy(), pairs.play.copy()
     for x, value in values.items():
         near, play[x] = float(value), policy[x]
@@ -58,7 +60,7 @@ def _enclosed(pairs: Pairs, policy: dict[int, int], values: Values) -> Pairs:
 
 
 class _Choices:
-    """What choices bring and where they lead, in fractions; those that may lead to lost pairs are left out."""
+    """Rewards and transition probabilities in fractions, without choices that may lead to lost pairs (value −∞)."""
 
     def __init__(self, engine: Engine, lost: Bools) -> None:
         game, self.discount = engine.game, Fraction(engine.discount)
@@ -80,7 +82,7 @@ class _Choices:
                 self.moves[k][y] = self.moves[k].get(y, Fraction(0)) + self.discount * p / sum(shares)
 
     def values_of(self, policy: dict[int, int]) -> Values | None:
-        """What a policy is worth; None if it goes on for ever with rewards."""
+        """The values of a policy; None if it collects rewards for ever."""
         resting = {x for x, k in policy.items() if self.gain[k] == 0}
         while left := {x for x in resting if not self.moves[policy[x]].keys() <= resting}:
             resting -= left
@@ -104,7 +106,7 @@ class _Choices:
         return values
 
     def better(self, values: Values) -> dict[int, int]:
-        """The best choices of the pairs that are worth more with one."""
+        """The best choice of each pair that it improves."""
         best, found = dict(values), {}
         for k, moves in self.moves.items():
             worth = self.gain[k] + sum((p * values[y] for y, p in moves.items()), Fraction(0))
@@ -112,8 +114,8 @@ class _Choices:
                 best[int(self.owner[k])], found[int(self.owner[k])] = worth, k
         return found
 
-    def may_rest(self, values: Values) -> bool:
-        """Whether wherever one can stay for nothing, for ever, values are at least that."""
+    def are_at_least_free(self, values: Values) -> bool:
+        """Whether no value is below 0 where a run can stay for ever with rewards of 0."""
         if self.discount < 1:
             return True
         free = np.array([k for k, gain in self.gain.items() if gain == 0], np.int64)

@@ -1,12 +1,12 @@
-"""Compiled search for the pairs (state, remaining) that a start can reach inside the shield, and their components.
+"""Compiled: the pairs (state, remaining) that are reachable inside the shield, and their components.
 
-A *pair* is a state with what is left of the budget.  Its choices are those with k* ≤ remaining, and an outcome with
-damage d leads to a pair with d less left.  The pairs that can be reached make an MDP of their own, without damage; it
-is stored once, as offsets and targets, and takes its probabilities and rewards from the model's choices.
+A *pair* is a state with the remaining budget.  Its choices are those with k* ≤ remaining, and an outcome with damage d
+leads to a pair with d less remaining.  The reachable pairs form an MDP without damage.  Its graph is stored as offsets
+and targets; probabilities and rewards are read from the model's choices.
 
-The search goes breadth first: most models number their states in about this order, and neighbours are found side by
-side in memory.  Where they are not, pairs are numbered anew, layer by layer, in the order of the states.
-The strongly connected *components* (Tarjan) are listed so that each comes after all those it leads to.
+The search is breadth first: most models number their states in about this order, so that neighbours are adjacent in
+memory.  Where they are not, pairs are renumbered, layer by layer, in the order of the states.
+The strongly connected *components* (Tarjan) are listed so that each comes after all of its successors.
 """
 
 # mypy: ignore-errors
@@ -21,16 +21,16 @@ import numpy as np
 from almostsure.kernels import njit, prefetch
 from almostsure.memory import side_by_side
 
-ROOM = 1 << 26  # choices and targets for which there is room at first, if there may be so many
-index = np.uint64  # not signed: compiled code need not ask whether indices are negative; sums must not mix the two
+ROOM = 1 << 26  # the most choices, and targets, for which memory is reserved at first
+index = np.uint64  # unsigned: compiled code need not test for negative indices; sums must not mix it with signed types
 ONE = index(1)
-SOON, LATER, NEXT = index(12), index(8), index(4)  # how many pairs ahead memory is asked for
-KNOWN = np.uint32(2**32 - 1)  # lower than nothing: the component is known
+SOON, LATER, NEXT = index(12), index(8), index(4)  # how many pairs ahead memory is prefetched
+KNOWN = np.uint32(2**32 - 1)  # larger than all others: the component is known
 NO_LAYERS = np.zeros((0, 0), np.uint32)
 
 
 class Moves(NamedTuple):
-    """What the search reads of a model; indices are uint32."""
+    """The arrays of a model that the search reads; indices are uint32."""
 
     choice_ptr: np.ndarray  # [num_states + 1]
     outcome_ptr: np.ndarray  # [num_choices + 1]
@@ -40,7 +40,7 @@ class Moves(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """The reachable pairs: the choices of pair x are ``ptr[x] … ptr[x+1] − 1``, and so on."""
+    """The reachable pairs: the choices of pair x are ``ptr[x] … ptr[x+1] − 1``; targets are stored in the same way."""
 
     state: np.ndarray  # [pairs]
     remaining: np.ndarray  # [pairs]
@@ -51,25 +51,25 @@ class Graph(NamedTuple):
 
 
 def room_to_explore(moves: Moves, pairs: int) -> Graph:
-    """Room for all pairs of a model, as large as it may have to be: memory that nobody writes to is not taken."""
+    """Uninitialised arrays for all pairs of a model, up to ``ROOM``: memory never written to is never allocated."""
     budgets = pairs // (moves.choice_ptr.size - 1)
     choices, entries = (min(budgets * array.size, ROOM) for array in (moves.of_choice, moves.successor))
     return Graph(*side_by_side(np.uint32, pairs, pairs, pairs + 1, choices + 1, choices + 2, entries))
 
 
 def with_more_room(room: Graph) -> Graph:
-    """A copy with room for twice as many choices and targets."""
+    """Copies with space for twice as many choices and targets."""
     larger = (np.concatenate([array, np.empty(array.size + 1, np.uint32)]) for array in room[3:])
     return Graph(*room[:3], *larger)
 
 
 @njit(cache=True, error_model="numpy")
 def explore(moves, starts, number, room, progress):
-    """The pairs that can be reached from some of them, given as remaining · states + state, nearest first.
+    """Find the pairs that are reachable from ``starts`` (remaining · states + state), nearest first.
 
-    ``number`` holds one zero for each pair of the model, and is filled with the number of the pair plus 1; ``room`` is
-    written to.  ``progress`` counts pairs, those that are done, choices and entries.  Returns whether all are done:
-    otherwise there is not enough room, and more of it and the same progress go on.
+    The result is written to ``room``.  ``number`` is given as zeros, one for each pair of the model, and is filled with
+    the numbers of the pairs plus 1.  ``progress`` counts pairs found, pairs expanded, choices and entries.  Returns
+    False if ``room`` is too small: then the call is repeated with a larger copy and the same progress.
     """
     choice_ptr, outcome_ptr, successor, damage, of_choice = moves
     state, remaining, ptr, origin, entry_ptr, target = room
@@ -116,16 +116,16 @@ def explore(moves, starts, number, room, progress):
 
 
 def explored(room: Graph, progress: np.ndarray) -> Graph:
-    """What was written of the room."""
+    """The part of the arrays that was written to."""
     pairs, _, choices, entries = progress.tolist()
     sizes = (pairs, pairs, pairs + 1, choices, choices + 1, entries)
     return Graph(*(array[:size] for array, size in zip(room, sizes, strict=True)))
 
 
 def in_order(number: np.ndarray, num_states: int) -> np.ndarray:
-    """The pairs that have numbers, as remaining · states + state: most left first, each layer in the order of states.
+    """The numbered pairs, as remaining · states + state: largest budget first, each layer in the order of the states.
 
-    Their numbers are cleared: they are to be numbered again.
+    Their numbers are cleared, so that they can be numbered again.
     """
     codes = np.flatnonzero(number)
     number[codes] = 0
@@ -135,7 +135,7 @@ def in_order(number: np.ndarray, num_states: int) -> np.ndarray:
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def tabulate(graph, play, table):
-    """Write the model's choices that pairs play into a table, one row per remaining budget."""
+    """Write the policy's choices (the model's) into a table, one row per remaining budget."""
     for x in range(play.size):
         table[graph.remaining[x], graph.state[x]] = graph.origin[play[x]]
 
@@ -149,19 +149,19 @@ def tabulate_bounds(graph, low, high, lower, upper):
 
 
 class Search(NamedTuple):
-    """Room for the search for components."""
+    """The arrays of Tarjan's algorithm."""
 
-    low: np.ndarray  # [pairs], 0 for a pair not met yet, and larger than everything once its component is known
+    low: np.ndarray  # [pairs], the low-link: 0 for a pair not met yet, KNOWN once its component is known
     at: np.ndarray  # [pairs], the next entry of a pair on the path
-    path: np.ndarray  # [pairs]; at its end, pairs that wait for their component to be known
-    met: np.ndarray  # [pairs], when each pair on the path was met
-    member: np.ndarray  # [pairs], the components' pairs
+    path: np.ndarray  # [pairs], the depth-first path; from its end, Tarjan's stack of pairs without a component yet
+    met: np.ndarray  # [path], when each pair on the path was met
+    member: np.ndarray  # [pairs], the pairs, component by component
     begin: np.ndarray  # [pairs + 1], offsets of a pair's entries
-    start: np.ndarray  # [components + 1], where they begin
+    start: np.ndarray  # [components + 1], offsets of the components' members
 
 
 def room_for(size: int) -> Search:
-    """Room for the search among some pairs."""
+    """The arrays of the search among so many pairs."""
     search = Search(*side_by_side(np.uint32, *[size] * 5, size + 1, size + 1))
     search.low.fill(0)
     search.start[0] = 0
@@ -170,10 +170,11 @@ def room_for(size: int) -> Search:
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def span(graph):
-    """The first pair, and the last one plus 1, that may be in a cycle with others; 0 and 0 if there is none.
+    """The range [first, last) of pairs that may be in a cycle of several; 0 and 0 if there is none.
 
-    Every cycle leads from its last pair down to another one, and down to its first pair.  So it lies between the first
-    pair that is led down to and the last one that leads down.  Found breadth first, many pairs do neither.
+    Every cycle has a transition from its last pair to a lower number, and one to its first pair from a higher number.
+    So it lies between the lowest target and the highest source of such transitions, and many pairs, numbered breadth
+    first, do not.
     """
     ptr, entry_ptr, target = graph.ptr, graph.entry_ptr, graph.target
     first, last, begin = ptr.size - 1, 0, np.int64(0)
@@ -189,9 +190,9 @@ def span(graph):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def peel(target, search, first, last):
-    """List pairs to which only pairs listed before lead, the last first, at the end of the members; how many they are.
+    """List the pairs of a span all of whose predecessors are listed (Kahn), at the end of ``member``, last first.
 
-    They are in no cycle, and a search for components need not look at them (Kahn).  Looks at pairs of a span only.
+    They are in no cycle, so the search for components can skip them.  Returns their number.
     """
     count, begin, member = search.low, search.begin, search.member
     for x in range(first, last):
@@ -200,7 +201,7 @@ def peel(target, search, first, last):
                 count[target[e]] += 1
     place = count.size - first
     done = place
-    for root in range(first, last):  # in this order, where it can be: what was found together is listed together
+    for root in range(first, last):  # ascending where possible: pairs found together are listed together
         if count[root] == 0:
             place -= 1
             member[place] = root
@@ -221,11 +222,11 @@ def peel(target, search, first, last):
 
 @njit(cache=True, error_model="numpy")
 def components(graph, search, number):
-    """The strongly connected components, each after all that it leads to: offsets, and the pairs in them.
+    """The strongly connected components, each after all of its successors: offsets, and the pairs in them.
 
-    Tarjan's algorithm, where pairs may be in cycles and cannot be peeled off.  ``number`` is a table of the pairs'
-    numbers plus 1, by remaining budget and state, if pairs with more left can do the same and come first; otherwise
-    it is empty.
+    Tarjan's algorithm, for pairs that may be in cycles and cannot be peeled off.  ``number`` is a table of the pairs'
+    numbers plus 1, by remaining budget and state, if choices allowed with a smaller budget are allowed with a larger
+    one, and pairs are numbered from the largest budget down; otherwise it is empty.
     """
     ptr, entry_ptr, member, begin, start = graph.ptr, graph.entry_ptr, search.member, search.begin, search.start
     size, (first, last) = ptr.size - 1, span(graph)
@@ -238,7 +239,7 @@ def components(graph, search, number):
         peeled = 0
         if first > 0:
             peeled = peel(graph.target, search, first, last)
-        else:  # something leads back to where it all begins: there is little to peel
+        else:  # a transition leads back to the first pair: there is little to peel
             search.low[last:] = KNOWN
         count = find_cycles(graph, search, (first, last), number)
         for i in range(size - first - peeled, size - first):
@@ -252,10 +253,10 @@ def components(graph, search, number):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def find_cycles(graph, search, within, number):
-    """List the components of a span; returns how many there are, with those after it.
+    """List the components of a span; returns the number of components so far, including those behind the span.
 
-    From the lowest remaining budget up, where these are given: a component's states are in one component again with
-    more left, since the ways between them are still there.  So the largest one need not be searched for again.
+    If ``number`` is given, layers are searched from the lowest remaining budget up.  The states of a component are
+    strongly connected with a larger budget too, so the largest component is known and need not be searched again.
     """
     low, remaining, target, size = search.low, graph.remaining, graph.target, search.low.size
     first, end = within
@@ -277,7 +278,7 @@ def find_cycles(graph, search, within, number):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def _largest(start, begin, end):
-    """Where the largest of some components begins and ends."""
+    """The first and the last offset of the largest of some components."""
     first, last = 0, 0
     for i in range(begin, end):
         if np.int64(start[i + 1]) - np.int64(start[i]) > last - first:
@@ -287,9 +288,9 @@ def _largest(start, begin, end):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def _know(graph, search, number, layer, known, progress):
-    """List a layer's component of which members are known, from a layer with less left, after those that it leads to.
+    """List a layer's component that contains the states of a component of the layer below, after its successors.
 
-    If some of these can be reached, all can.  They count as one, met first.
+    Either all of these pairs are reachable or none.  They count as one vertex, met first.
     """
     low, at, path, _, member, begin, start = search
     state, target, size, (first, end), left = graph.state, graph.target, low.size, layer, graph.remaining[layer[0]]
@@ -320,9 +321,10 @@ def _know(graph, search, number, layer, known, progress):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def _dive(target, search, root, progress):
-    """List the components that can be reached from a pair, without recursion (Tarjan), but for those that wait for it.
+    """Tarjan's depth-first search from a pair, without recursion: list all components that are complete.
 
-    ``progress`` counts components, pairs listed, where in the path those begin that wait, and pairs met.
+    ``progress`` holds the numbers of components and of pairs listed, where Tarjan's stack begins in ``path``, and the
+    number of pairs met.
     """
     low, at, path, met, member, begin, start = search
     count, listed, waiting, time = progress
@@ -341,7 +343,7 @@ def _dive(target, search, root, progress):
             if its == 0:
                 fresh = True
                 break
-            least = its if its < least else least  # a conditional move: nobody can predict it
+            least = its if its < least else least  # a conditional move: a branch would be unpredictable
         low[x], at[x] = least, e
         if fresh:
             time = np.uint32(time + 1)

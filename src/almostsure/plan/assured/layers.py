@@ -1,7 +1,7 @@
-"""Bounds of the best assured return and a policy: from the start, for other budgets, or for every state.
+"""Bounds of the best assured return, and a policy: from the start, for other budgets, or for every state.
 
-The work is done by :mod:`almostsure.plan.assured.engine`; here it is asked where to begin, its answer is looked at,
-and it is asked for more where the bounds are too far apart.
+:mod:`almostsure.plan.assured.engine` does the work.  Here it is given the pairs to start from, and is run again with a
+smaller tolerance if its bounds are too far apart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from almostsure.plan.assured.exact import in_fractions
 from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.ties import break_ties
 
-ATTEMPTS = 3  # at bounds that are close enough
+ATTEMPTS = 3  # runs with a smaller and smaller tolerance, until the bounds are close enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,25 +44,25 @@ def solve_pairs(
     values_only: bool = False,
     report: Callable[[int, int], None] | None = None,
 ) -> Pairs:
-    """The best return inside the shield, of all pairs that can be reached from some.
+    """The best return inside the shield of all pairs that are reachable from ``starts``.
 
     Parameters
     ----------
     mdp
         The model.
     of_choice
-        What each choice needs: k*.
+        k* of each choice.
     starts
         Pairs as remaining · num_states + state.
     aims
-        The pairs for which the tolerance is aimed at; it may be missed.  By default those to start from; if given,
-        ties are broken at every pair.
+        The pairs at which bounds within the tolerance are attempted; they may stay further apart.  By default
+        ``starts``; if given, ties are broken at every pair.
     discount, tolerance
         See :func:`almostsure.solve_policy`.
     values_only
-        Whether ties may be left as they are, since nobody asks for the policy.
+        Whether the policy is not needed, so that ties need not be broken.
     report
-        Called with how many components of how many are settled.
+        Called with the number of settled components and the number of all.
     """
     budget = int(starts.max(initial=0)) // mdp.num_states
     engine = Engine(mdp, of_choice, budget, starts, discount)
@@ -81,7 +81,7 @@ def solve_pairs(
 
 
 def widest(pairs: Pairs, at: Ints) -> float:
-    """How far apart the bounds of some pairs are, at most, for values above 1 relative to them."""
+    """The largest distance between the bounds of some pairs, relative for values above 1."""
     lower, upper = pairs.lower[at], pairs.upper[at]
     apart = lower != upper
     with np.errstate(invalid="ignore"):
@@ -90,7 +90,7 @@ def widest(pairs: Pairs, at: Ints) -> float:
 
 
 def check_bounded(mdp: MDP, pairs: Pairs, at: Ints) -> None:
-    """Refuse starts that are worth +∞, or have no return at all, naming a cycle."""
+    """Raise if the return of a start is unbounded or undefined; the message names a cycle."""
     if np.isposinf(pairs.lower[at]).any():
         first = min((*pairs.cycles, *_loops(pairs)), key=lambda found: int(found.min()))
         cycle = np.unique(pairs.graph.state[first])
@@ -112,7 +112,7 @@ def _names(mdp: MDP, cycle: Ints) -> str:
 
 
 def _loops(pairs: Pairs) -> list[Ints]:
-    """The first pair that collects reward for ever without going anywhere, as a list of cycles."""
+    """The first pair with value +∞ whose choice is a self-loop, as a list of at most one cycle."""
     graph, endless = pairs.graph, np.flatnonzero(np.isposinf(pairs.lower))
     for pair in endless.tolist():
         targets = graph.target[graph.entry_ptr[pairs.play[pair]] : graph.entry_ptr[pairs.play[pair] + 1]]
@@ -122,7 +122,7 @@ def _loops(pairs: Pairs) -> list[Ints]:
 
 
 def feasible_pairs(mdp: MDP, of_choice: Ints, budget: int) -> Ints:
-    """All pairs inside the shield, as remaining · num_states + state, those with most left first."""
+    """All pairs inside the shield, as remaining · num_states + state, the largest remaining budget first."""
     least = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1])
     layers = (left * mdp.num_states + np.flatnonzero(least <= left) for left in range(budget, -1, -1))
     return np.concatenate(list(layers))
@@ -139,7 +139,7 @@ def solve_layers(
 ) -> Layers:
     """The best return inside the shield for every state and every remaining budget up to ``budget``.
 
-    The tolerance is aimed at for the initial states with the whole budget.
+    Bounds within the tolerance are attempted at the initial states with the whole budget.
     """
     starts = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
     least = np.minimum.reduceat(of_choice, mdp.choice_ptr[:-1])
@@ -166,7 +166,7 @@ def tabulate(mdp: MDP, pairs: Pairs, budget: int) -> Layers:
 
 
 def choice_table(graph: Graph, play: Ints, shape: tuple[int, int], plainly: bool) -> npt.NDArray[np.int32]:
-    """The policy's choices, one row per remaining budget; −1 where it says nothing."""
+    """The policy's choices, one row per remaining budget; −1 for pairs that are not covered."""
     table = np.full(shape, -1, np.int32)
     call(explore.tabulate, graph, play, table, plainly=plainly)
     table.flags.writeable = False  # so that policies need no copy

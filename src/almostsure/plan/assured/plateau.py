@@ -1,18 +1,19 @@
-"""Large budgets: where more of it changes nothing any more, layers need not be solved one by one.
+"""Large budgets: from some budget on the value no longer changes, so not every layer needs to be solved.
 
-Let V(K) be the best return with K left, M the largest finite k* of a choice, D the largest damage of a step, and U the
-best return with *no* budget, of all choices with a finite k*: the model without its damage, one layer.
+Let V(K) be the best return with remaining budget K, M the largest finite k* of a choice, D the largest damage of a
+step, and U the best return *without* a budget, over all choices with a finite k*: the model without its damage, which
+is one layer.
 
-- V(K) ≤ U for every K: what is played within the shield is played there too, for the same return.
+- V(K) ≤ U for every K: every policy inside the shield can be played there too, for the same return.
 - Let π be the policy found for U and ℓ its proved lower bound, for which ℓ ≤ r + P ℓ on the choices of π.  Let every
-  state be worth at least ℓ − c in the layers K₀ + 1 − D … K₀, c ≥ 0, and K₀ ≥ M + D, so that whatever has a finite
-  k* is allowed in all of them.  Then π, played with K₀ + 1 left, gets to these layers or never takes damage, and
-  ℓ − c ≤ r + P (ℓ − c), as P adds up to 1 at most; so it is worth at least ℓ − c too.  By induction it is worth that
-  in every layer above K₀.
+  state be worth at least ℓ − c in the layers K₀ + 1 − D … K₀, c ≥ 0, and K₀ ≥ M + D, so that every choice with a
+  finite k* is allowed in all of them.  Then π, played with K₀ + 1 remaining, reaches these layers or never takes
+  damage, and ℓ − c ≤ r + P (ℓ − c), as rows of P add up to 1 at most; so it is worth at least ℓ − c there too.  By
+  induction the same holds in every layer above K₀.
 
-So ℓ − c ≤ V(K) ≤ U for all K > K₀, and π attains it.  Where these bounds are within the tolerance, or elsewhere than
-at the start about as close as those of layer K₀ itself, nothing above K₀ is solved.  K₀ is tried a little above M + D,
-and then four times as high each time.
+So ℓ − c ≤ V(K) ≤ U for all K > K₀, and π attains this.  Layers above K₀ are not solved if these bounds are within the
+tolerance at the start, and elsewhere at least about as close as those of layer K₀ itself.  The first K₀ tried is a
+little above M + D; each further one is four times as large.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.assured.layers import Layers, solve_layers
 
-FEW = 16  # layers above M + D that are solved before anything is compared
-GROWTH = 4
+FEW = 16  # layers above M + D up to the first K₀
+GROWTH = 4  # the factor to the next K₀
 
 
 def is_large(mdp: MDP, of_choice: Ints, budget: int) -> bool:
-    """Whether a budget is so large that more of it may change nothing."""
-    return budget >= GROWTH * _enough(mdp, of_choice)
+    """Whether a budget is so large that layers above some K₀ may be skipped."""
+    return budget >= GROWTH * _first_layer(mdp, of_choice)
 
 
-def _enough(mdp: MDP, of_choice: Ints) -> int:
+def _first_layer(mdp: MDP, of_choice: Ints) -> int:
+    """The first K₀ that is tried."""
     finite = of_choice[of_choice < INFINITE]
     return int(finite.max(initial=0)) + mdp.max_damage + FEW
 
@@ -50,12 +52,12 @@ def solve_budgets(
     tolerance: float,
     report: Callable[[int, int], None] | None,
 ) -> Layers:
-    """What :func:`solve_layers` gives, without solving those of many layers that do not differ."""
+    """Solve all layers like :func:`solve_layers`, but skip those above K₀ if they are proved not to differ."""
 
     def solve(layers: int) -> Layers:
         return solve_layers(mdp, of_choice, layers, discount=discount, tolerance=tolerance, report=report)
 
-    most = _enough(mdp, of_choice)
+    most = _first_layer(mdp, of_choice)
     if budget < GROWTH * most:
         return solve(budget)
     above = _bounded(mdp, of_choice, discount, tolerance)
@@ -70,9 +72,9 @@ def solve_budgets(
 
 
 def without_budget(mdp: MDP, of_choice: Ints, *, discount: float = 1.0, tolerance: float = 1e-8) -> Layers:
-    """The one layer in which nothing hurts, of all choices with a finite k*: no budget returns more.
+    """The layer without a budget, over all choices with a finite k*: an upper bound of the return for every budget.
 
-    Raises UnboundedReturn where that is no bound.
+    Raises UnboundedReturn if the return has no bound there.
     """
     choice = mdp.outcome_choices()
     harmless = from_transitions(
@@ -85,7 +87,7 @@ def without_budget(mdp: MDP, of_choice: Ints, *, discount: float = 1.0, toleranc
 
 
 def _bounded(mdp: MDP, of_choice: Ints, discount: float, tolerance: float) -> Layers | None:
-    """The layer without budget; None if the return has no bound there, or none that can be proved."""
+    """The layer without a budget; None if the return has no bound there, or none that can be proved."""
     try:
         above = without_budget(mdp, of_choice, discount=discount, tolerance=tolerance)
     except (UnboundedReturn, LimitReached):
@@ -94,7 +96,7 @@ def _bounded(mdp: MDP, of_choice: Ints, discount: float, tolerance: float) -> La
 
 
 def _bounds(mdp: MDP, below: Layers, above: Layers, known: Bools, tolerance: float) -> tuple[Floats, Floats] | None:
-    """Lower and upper bounds, [num_states], of every layer above; None if they are too far apart anywhere."""
+    """Bounds, [num_states], that hold in every layer above K₀; None if they are too far apart anywhere."""
     lower, upper = above.lower[0], above.upper[0]
     finite = known & np.isfinite(lower)
     short = lower[finite] - below.lower[-max(mdp.max_damage, 1) :, finite]
@@ -112,6 +114,7 @@ def _bounds(mdp: MDP, below: Layers, above: Layers, known: Bools, tolerance: flo
 
 
 def _repeat(below: Layers, bounds: tuple[Floats, Floats], above: Layers, budget: int) -> Layers:
+    """The layers ``below``, continued with the same bounds and choices up to the budget."""
     more = budget + 1 - len(below.lower)
 
     def extend(rows: Floats, row: Floats) -> Floats:

@@ -1,27 +1,28 @@
-"""Bounds of pairs, one component after the other from the end: what one step backward proves.
+"""Compiled: proved bounds of pairs by one Bellman backup, component by component in reverse topological order.
 
-**One step.**  A choice with probabilities p, expected reward g = Σ p r and successors y, of which some are the pair
-itself, is worth
+**Single pairs.**  A choice with probabilities p, expected reward g = Σ p r and successors y, with a self-loop of
+probability p_self, has the value
 
-    (g + Σ' p V(y)) / (Σ' p + (1 − discount) p_self)        Σ' over the others, p V discounted,
+    (g + Σ' p V(y)) / (Σ' p + (1 − discount) p_self)        Σ' over the other successors, p V discounted.
 
-without a subtraction of probabilities (as Grassmann, Taksar and Heyman eliminate), so a loop that is left with
-probability 2⁻⁵⁰ costs no accuracy.  With lower and upper bounds in place of V, and all roundings added to them, this
-gives a lower and an upper bound.  A pair in no cycle needs nothing else.
+No probabilities are subtracted (as in Grassmann–Taksar–Heyman elimination), so a self-loop that is left with
+probability 2⁻⁵⁰ costs no accuracy.  With lower and upper bounds in place of V, widened by all rounding errors, this
+gives a lower and an upper bound.  A pair that is in no cycle with others needs nothing else.
 
-**Components.**  Where pairs lead to each other, let V be about right, u = V + e an upper bound at all exits.  If no
-choice is worth more than u(x) when its successors are worth u, then u is an upper bound of every policy that surely
-leaves; and V − e is a lower bound if the policy's choices are worth at least V(x) − e(x) and it surely leaves.  Both
-are checked as g + Σ p (u(y) − u(x)) ≤ 0 and ≥ 0: differences of neighbours lose no digits, however long it takes to
-leave.  If every choice that stays has a negative reward, at most −m, then so does every policy
-that never leaves, whose return is −∞; the policy that was checked leaves then, since a cycle of it would need
-a mean reward of at least 0.  With M the largest of all these values, E the largest error of an exit, and δ the
-largest residual, e = E + δ (1 + (M − V) / m) is what is checked.  Where nothing is above 0, e = ε |V| will do as well,
-with ε at least δ / m and the largest relative error of an exit; the smaller of the two is what is checked.  Where one
-can rest, for 0, V is at least 0, and so is u.
+**Components.**  In a component of several pairs, let V be approximate values and u = V + e an upper bound at all exits.
+If no choice is worth more than u(x) when its successors are worth u, then u is an upper bound for every policy that
+leaves almost surely.  V − e is a lower bound if the policy leaves almost surely and its choices are worth at least
+V(x) − e(x) when their successors are worth V − e.  Both are checked as g + Σ p (u(y) − u(x)) ≤ 0 and ≥ 0: differences
+between successors lose no digits, however long leaving takes.
 
-**Without a time.**  Where steps cost nothing, choices that look as good may take for ever to leave, and e would be
-δ times that; :mod:`.component.plains` makes bounds there that do not depend on it.
+If every choice that may stay has a negative reward, at most −m, every policy that never leaves has the return −∞, and
+the policy that was checked leaves, since a recurrent class of it would need a mean reward of at least 0.  With M the
+largest of all these values, E the largest error of an exit, and δ the largest residual, e = E + δ (1 + (M − V) / m) is
+checked.  If no value is above 0, e = ε |V| will do as well, with ε at least δ / m and the largest relative error of an
+exit; the smaller of the two is checked.  Where a run can stay for ever with reward 0, V is at least 0, and so is u.
+
+**Free steps.**  Where steps cost nothing, equally good choices may take for ever to leave, and e would be δ times that.
+:mod:`.component.plains` proves bounds there that do not depend on the time.
 """
 
 # mypy: ignore-errors
@@ -37,44 +38,44 @@ from almostsure.kernels import njit, prefetch
 from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.sums import EPSILON
 
-TINY = 1e-300  # more than all underflows of one step
+TINY = 1e-300  # more than all underflows of one backup
 NOWHERE = np.uint32(2**32 - 1)
 ROUNDS = 12  # of widening until bounds are proved
-AHEAD = 12  # pairs that memory is asked for before they are looked at
-NEAR = 3  # the same for what their successors are worth
-LINE = 16  # indices that come with one that memory is asked for
+AHEAD = 12  # how many pairs ahead memory is prefetched
+NEAR = 3  # the same for the values of their successors
+LINE = 16  # indices per cache line
 
 
 class Game(NamedTuple):
-    """The pairs and what their choices are worth."""
+    """The graph of pairs, with probabilities and mean rewards of the model's choices."""
 
     graph: Graph
     outcome_ptr: np.ndarray  # of the model
     probability: np.ndarray
-    gain: np.ndarray  # [model's choices], Σ probability · reward; where no pair has the choice it may be 0 instead
-    is_one: np.ndarray  # [model's choices], whether probabilities add up to exactly 1; the same
+    gain: np.ndarray  # [model's choices], Σ probability · reward; may be 0 for choices that no pair has
+    is_one: np.ndarray  # [model's choices], whether probabilities add up to exactly 1; may be False for these
     discount: float
 
 
 class Bounds(NamedTuple):
-    """What is known of the pairs."""
+    """Bounds of the pairs, and the policy."""
 
     low: np.ndarray  # [pairs]
     high: np.ndarray  # [pairs]
     policy: np.ndarray  # [pairs], the graph's choice
-    place: np.ndarray  # [pairs], the position within the component at hand; NOWHERE elsewhere
-    rival: np.ndarray  # [pairs], by how much every other choice falls short of the lower bound in one step, at least
+    place: np.ndarray  # [pairs], the position in the component at hand; NOWHERE outside it
+    rival: np.ndarray  # [pairs], a lower bound on how far all other choices, after one backup, are below ``low``
 
 
 class Known(NamedTuple):
-    """What states were worth when a pair of theirs was last settled, and what was left in it."""
+    """For each state, value and remaining budget of its pair that was settled last: hints for larger budgets."""
 
-    worth: np.ndarray  # [states]; NaN if none was
+    worth: np.ndarray  # [states]; NaN if no pair is settled
     left: np.ndarray  # [states]
 
 
 class Part(NamedTuple):
-    """One component as compact arrays; positions are states that were collapsed, or single pairs.
+    """One component as compact arrays; a position is a single pair, or a collapsed end component.
 
     worth of choice k  =  constant[k] + Σ factor[e] · value[column[e]]
     """
@@ -82,17 +83,17 @@ class Part(NamedTuple):
     ptr: np.ndarray  # [positions + 1], offsets of choices
     entry_ptr: np.ndarray  # [choices + 1], offsets of entries
     column: np.ndarray  # [entries], positions
-    factor: np.ndarray  # [entries], discounted probabilities, own loops divided out
-    constant: np.ndarray  # [choices], reward and what exits are worth
-    origin: np.ndarray  # [choices], the graph's choice; STAY: rest
-    leak: np.ndarray  # [choices], 1 − Σ factor: the probability to leave the component, or to rest
+    factor: np.ndarray  # [entries], discounted probabilities, self-loops divided out
+    constant: np.ndarray  # [choices], reward and value of the exits
+    origin: np.ndarray  # [choices], the graph's choice; STAY: the choice to stay
+    leak: np.ndarray  # [choices], 1 − Σ factor: the probability to leave the component, or to stay for ever
     pred_ptr: np.ndarray  # [positions + 1], offsets of predecessors
-    pred: np.ndarray  # [entries], the positions that may lead to each
+    pred: np.ndarray  # [entries], the predecessors of each position
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def read_ahead(game, bounds, member, i):
-    """Before a pair of a list is looked at, have what will be read of some that follow brought near."""
+    """Prefetch what will be read of the pairs that follow pair ``i`` of a list."""
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, _ = game
     low, high, last = bounds.low, bounds.high, np.int64(origin.size - 1)
@@ -120,7 +121,7 @@ def read_ahead(game, bounds, member, i):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def look(game, bounds, member, begin, end):
-    """One step backward from some pairs of a list: they are worth what the best of their choices is worth."""
+    """One Bellman backup of some pairs of a list: fill in bounds, policy and rivals from the bounds of successors."""
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, is_one, discount = game
     lows, highs, policy, _, rival = bounds
@@ -171,7 +172,7 @@ def look(game, bounds, member, begin, end):
             elif not (error < np.inf and low > -np.inf):
                 low, high = -np.inf, np.inf
             most, leaves = max(most, high), min(leaves, away)
-            lesser = low if low < best else best  # conditional moves: which choice is better, nobody can predict
+            lesser = low if low < best else best  # conditional moves: a branch would be unpredictable
             second = lesser if lesser > second else second
             choice = k if low > best else choice
             best = low if low > best else best
@@ -181,11 +182,11 @@ def look(game, bounds, member, begin, end):
 
 @njit(cache=True, error_model="numpy", inline="always")
 def change(gain, side, x, entries, rule, target, probability, place):
-    """The largest and the smallest that g + Σ p (discount V(y) − V(x)) may be, and Σ' p, with one side of the bounds.
+    """Upper and lower bound of g + Σ p (discount V(y) − V(x)) in exact arithmetic, and Σ' p; V is one of the bounds.
 
-    ``entries`` are the first and the last of a choice's entries, and how far before its outcomes they are; ``rule`` is
-    the discount, and whether pairs are merged: then successors in the same place as the pair count as itself.
-    Differences of numbers that are close are exact, so this tells far more than V(x) less what the choice is worth.
+    ``entries`` are the offsets of a choice's entries (first, end) and the distance from these to its outcomes.
+    ``rule`` is the discount, and whether pairs are merged: then successors at the pair's own position count as
+    self-loops.  Differences of close numbers are exact, so this is far more accurate than the choice's value − V(x).
     """
     first, last, shift = entries
     discount, merged = rule
@@ -212,10 +213,10 @@ def change(gain, side, x, entries, rule, target, probability, place):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def lacking(game, bounds, members, merged):
-    """By how much the bounds of a component fall short of being proved, at most.
+    """The largest amount by which the bounds of a component violate the inequalities to be proved; 0: proved.
 
-    Choices that never leave their place were looked at before.  Also fills in by how much the rivals of the policy's
-    choices fall short of the upper bounds.
+    Choices that never leave their position are skipped: they were examined before.  Also fills in ``rival``, here how
+    far the other choices fall short of the upper bounds.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
@@ -247,7 +248,7 @@ def lacking(game, bounds, members, merged):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def width(bounds, members):
-    """How far apart the bounds of some pairs are at most, half of it, for values above 1 relative to them."""
+    """Half the largest distance between the finite bounds of some pairs, relative for values above 1."""
     low, high, most = bounds.low, bounds.high, 0.0
     for x in members:
         if -np.inf < high[x] < np.inf:
@@ -257,7 +258,7 @@ def width(bounds, members):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def step_back(game, bounds, order, begin):
-    """Settle components that are single pairs, from the given one on; returns the first that is not."""
+    """Settle consecutive components of one pair, from the given one on; returns the index of the next larger one."""
     start, member = order
     i = begin
     while i < start.size - 1 and start[i + 1] - start[i] == 1:
@@ -274,7 +275,7 @@ def prove(game, bounds, members, value, height, exits, merged):
     """Widen bounds around the values until they are proved; False if they never are.
 
     ``value`` and ``height`` are by position.  ``exits`` holds the largest error of an exit, the largest relative error
-    (∞ if values above 0 are about), what a step costs at least, and the first residual.
+    (∞ if some values are above 0), the least cost of a step, and the residual to begin with.
     """
     error, relative, cost, residual = exits
     lows, highs, _, place, rival = bounds

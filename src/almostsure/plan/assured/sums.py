@@ -1,9 +1,9 @@
-"""Expected rewards without rounding: products and sums that keep what a rounding loses.
+"""Compiled: expected rewards with error-free sums and products.
 
-The probabilities of a choice are the stored numbers divided by their exact sum, and rewards may cancel out, so that a
-plain sum may be all rounding.  A product of two numbers is exactly the sum of two (Dekker), and so is a sum (Knuth);
-an *expansion* is a list of numbers that do not overlap and whose exact sum is meant (Shewchuk).  What is returned is
-the exact sum, rounded: off by at most one unit in the last place, and 0 only where the sum is 0.
+The probabilities of a choice are the stored numbers divided by their exact sum, and rewards may cancel out, so a plain
+sum may consist of rounding errors only.  The sum of two floats is exactly a sum of two floats (Knuth), and so is their
+product (Dekker).  An *expansion* is a list of non-overlapping floats that stands for their exact sum (Shewchuk).  The
+result is the exact sum, rounded: off by at most one unit in the last place, and 0 only if the sum is 0.
 """
 
 # mypy: ignore-errors
@@ -21,7 +21,7 @@ EPSILON = 2.0**-53
 
 @njit(cache=True, error_model="numpy")
 def two_sum(a, b):
-    """The rounded sum, and exactly what rounding lost."""
+    """The rounded sum, and its rounding error exactly."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -29,7 +29,7 @@ def two_sum(a, b):
 
 @njit(cache=True, error_model="numpy")
 def two_product(a, b):
-    """The rounded product, and exactly what rounding lost."""
+    """The rounded product, and its rounding error exactly."""
     product = a * b
     scaled = SPLIT * a
     a_high = scaled - (scaled - a)
@@ -57,7 +57,7 @@ def grow(expansion, size, number):
 
 @njit(cache=True, error_model="numpy")
 def _exact_dot(a, b, begin, end):
-    """The sum of products, exact before it is rounded."""
+    """The exact sum of products, rounded at the end."""
     expansion = np.zeros(2 * (end - begin) + 2)
     size = 0
     for o in range(begin, end):
@@ -72,12 +72,12 @@ def _exact_dot(a, b, begin, end):
 
 @njit(cache=True, error_model="numpy")
 def expected(outcome_ptr, probability, reward, choices, gain, is_one):
-    """Fill in some choices' sums of probability times reward, and whether their probabilities add up to exactly 1.
+    """Fill in, for some choices, Σ probability · reward, and whether probabilities add up to exactly 1.
 
-    Both are given as zeros.  Where few choices matter, those of a large model, little memory is touched.
+    Both arrays are given as zeros; only the entries of these choices are touched, which matters in large models.
     """
     for c in choices:
-        if is_one[c] or gain[c] != 0.0:  # known
+        if is_one[c] or gain[c] != 0.0:  # computed before
             continue
         begin, end = np.int64(outcome_ptr[c]), np.int64(outcome_ptr[c + 1])
         total, lost, equal = 0.0, 0.0, True
@@ -94,5 +94,5 @@ def expected(outcome_ptr, probability, reward, choices, gain, is_one):
             plain += probability[o] * reward[o]
             absolute += probability[o] * abs(reward[o])
         gain[c] = plain
-        if not (end - begin) * absolute <= 4.0 * abs(plain):  # then a few roundings
+        if not (end - begin) * absolute <= 4.0 * abs(plain):  # otherwise the error is a few roundings
             gain[c] = _exact_dot(probability, reward, begin, end)

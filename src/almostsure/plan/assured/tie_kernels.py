@@ -1,4 +1,4 @@
-"""Compiled: the choices that keep proved lower bounds and where they lead, and what a policy falls short by."""
+"""Compiled: tied choices and the graph of them, charges for steps and damage, and the shortfall of a policy."""
 
 # mypy: ignore-errors
 # Numba infers the types of these functions; annotations would say nothing to it.
@@ -12,26 +12,27 @@ import numpy as np
 from almostsure.kernels import njit
 from almostsure.plan.assured.steps import change, read_ahead
 
-LITTLE = 1e-10  # damage that decides nothing
-ALIKE = 1.0 + 1e-12  # what costs may differ by and still be the same
-SWEEPS = 4  # over every component at least
-VISITS = 1 << 18  # of the pairs of a component
+LITTLE = 1e-10  # differences in expected damage below this are ignored
+ALIKE = 1.0 + 1e-12  # costs count as equal up to this factor
+SWEEPS = 4  # the least number of sweeps over a component
+VISITS = 1 << 18  # visits of pairs that a small component may have on top
 
 
 class Tied(NamedTuple):
-    """Which choices of a graph are tied, and where they lead."""
+    """The tied choices of a graph, and the pairs reached by them."""
 
     is_tied: np.ndarray  # [choices]
-    pair: np.ndarray  # [pairs], those that are reached, in order
-    number: np.ndarray  # [pairs], which of them each is plus 1, or 0
+    pair: np.ndarray  # [pairs], the pairs that are reached, in ascending order
+    number: np.ndarray  # [pairs], the index of each among them plus 1; 0: not reached
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def tied(game, bounds, slack, starts, grows, found):
-    """Find the choices that keep the lower bounds of their pairs in one step, but for the slack, if they are reached.
+    """Find the tied choices of the pairs that are reached from ``starts`` by tied choices.
 
-    The policy's choices do.  Where the return is −∞ all do, where it is +∞ no others.  Choices are followed from some
-    pairs on, and not at pairs that do not grow.  Returns how many pairs, choices and entries were found.
+    A choice is tied if one backup of it keeps the pair's lower bound up to the slack.  The policy's choices are always
+    tied; all choices are where the bound is −∞, and no others where it is +∞.  Pairs not in ``grows`` have no choices.
+    Returns the numbers of pairs, choices and entries found.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
@@ -65,7 +66,7 @@ def tied(game, bounds, slack, starts, grows, found):
                     pairs += 1
                     number[target[e]] = pairs
     pairs = 0
-    for x in range(number.size):  # numbered side by side again
+    for x in range(number.size):  # renumber in ascending order
         if number[x] > 0:
             pair[pairs] = x
             pairs += 1
@@ -75,10 +76,7 @@ def tied(game, bounds, slack, starts, grows, found):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def fill_graph(graph, found, grows, tied_graph, via):
-    """Fill in the graph of the tied choices, and the numbers that these have in the given one.
-
-    Pairs that do not grow have no choices at all.
-    """
+    """Fill in the graph of the tied choices, and ``via``, the index of each in the given graph."""
     ptr, entry_ptr, target = graph.ptr, graph.entry_ptr, graph.target
     state, remaining, new_ptr, origin, new_entry_ptr, new_target = tied_graph
     is_tied, pair, number = found
@@ -100,9 +98,9 @@ def fill_graph(graph, found, grows, tied_graph, via):
 
 @njit(cache=True, error_model="numpy")
 def cost_of_steps(ptr, gain, over):
-    """What every step costs at least, if that is the same until the end but for rounding; otherwise 0.
+    """The least cost of a step, if all steps before the end cost the same up to rounding; otherwise 0.
 
-    Costs of 1 and chances of .1, .2 and .7 make an expected cost that may be the number beside 1.
+    Rounding: costs of 1 with probabilities .1, .2 and .7 may have an expected cost one float away from 1.
     """
     least, most = np.inf, 0.0
     for x in range(over.size):
@@ -119,15 +117,15 @@ def cost_of_steps(ptr, gain, over):
 
 @njit(cache=True, error_model="numpy")
 def charges(game, graph, damages, over, per, charge):
-    """Fill in what each choice of the model is charged, for itself and per unit of damage that it is expected to do.
+    """Fill in the charge of each of the model's choices in the graph: per step, and per unit of expected damage.
 
-    It is given as zeros, filled in where the graph has choices, and stays 0 after the end, where no step is taken.
+    ``charge`` is given as zeros and stays 0 in terminal states, where no step is taken.
     """
     outcome_ptr, probability, (per_step, per_damage) = game.outcome_ptr, game.probability, per
     for i in range(graph.state.size):
         for k in range(graph.ptr[i], graph.ptr[i] if over[graph.state[i]] else graph.ptr[i + 1]):
             c = graph.origin[k]
-            if charge[c] == 0.0:  # or nothing, again
+            if charge[c] == 0.0:  # not computed before, or 0
                 hurt = 0.0
                 for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
                     hurt += probability[o] * damages[o]
@@ -136,14 +134,14 @@ def charges(game, graph, damages, over, per, charge):
 
 @njit(cache=True, error_model="numpy")
 def spend_little(game, bounds, order, play):
-    """Change choices of a graph, all of whose policies surely end, to those that are expected to hurt least on the way.
+    """Change the policy to one of least expected damage, in a graph in which every policy ends almost surely.
 
-    The game's gains are the damage that choices are expected to do.  Components are swept forth and back until nothing
-    changes, large ones only some times.
+    The game's gains are the expected damages of choices.  Components are swept in alternating directions until nothing
+    changes; the number of sweeps is limited, more so in large components.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     outcome_ptr, probability, hurt, (start, member) = game.outcome_ptr, game.probability, game.gain, order
-    ahead = bounds.low  # the damage that is expected from each pair on; 0 before
+    ahead = bounds.low  # the expected damage from each pair on, given as zeros
     for i in range(start.size - 1):
         first, size = np.int64(start[i]), np.int64(start[i + 1]) - np.int64(start[i])
         for sweep in range(1 if size == 1 else SWEEPS + VISITS // size):
@@ -172,7 +170,7 @@ def spend_little(game, bounds, order, play):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def take(graph, pairs, via, play, result):
-    """Write the choices of a graph of tied ones where they are among the others."""
+    """Translate a policy of the tied graph into choices of the original graph, in ``result``."""
     for i in range(pairs.size):
         if graph.ptr[i] < graph.ptr[i + 1]:
             result[pairs[i]] = via[play[i]]
@@ -180,7 +178,7 @@ def take(graph, pairs, via, play, result):
 
 @njit(cache=True, error_model="numpy")
 def shortfall(game, low, play, pairs):
-    """By how much the policy's choices fall short of lower bounds at most, at some pairs."""
+    """The largest amount by which the policy's choices fall short of the lower bounds at some pairs, in one backup."""
     _, _, _, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
     most = 0.0

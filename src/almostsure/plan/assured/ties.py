@@ -1,24 +1,24 @@
-"""Ties: among choices that keep the proved return, those that end soon and then hurt little.
+"""Ties: of the policies that keep the proved return, one that ends soon and, second, takes little damage.
 
-Where several choices are equally good, any of them is optimal, and a policy may wander for ever between them.  Let ℓ be
-the proved lower bounds and η ≥ 0 small.  A choice is *tied* if ℓ(x) − η ≤ g + Σ p ℓ(y), the inequality that the
+Where several choices are equally good, any of them is optimal, and a policy might wander between them for ever.  Let ℓ
+be the proved lower bounds and η ≥ 0 small.  A choice is *tied* if ℓ(x) − η ≤ g + Σ p ℓ(y), the inequality that the
 policy's own choices satisfy with η = 0.  Of all policies of tied choices:
 
-1. where some surely end, one of least expected length is taken; a unit of damage counts as ``DAMAGE`` steps, so that it
-   decides between lengths that are as good as equal;
-2. elsewhere, one that ends with the greatest probability, and of these the one that soonest ends, or comes to where no
-   end is in reach any more; what is done there stays as it was.
+1. where some end almost surely, one of least expected length is taken; a unit of damage counts as ``DAMAGE`` steps, so
+   it decides between lengths that are practically equal;
+2. elsewhere, one that ends with the greatest probability is taken, and of these the one that soonest ends or reaches
+   states from which no end is reachable; there the old choices are kept.
 
 **Proof** that the value is kept.  Let h(x) be a proved upper bound of what is counted in 1 and 2, so that
-h(x) ≥ 1 + Σ p h(y) on the choices taken.  Then ℓ' = ℓ − η h satisfies ℓ'(x) ≤ g + Σ p ℓ'(y) on them, and as the policy
-surely ends, or comes to where it is the old one, it returns at least ℓ'.  This inequality is checked on the numbers,
-with all roundings, and η is widened until it holds.  If η h is more than the tolerance leaves at the start, fewer
-choices are tied; in the end the old policy stays.
+h(x) ≥ 1 + Σ p h(y) on the choices taken.  Then ℓ' = ℓ − η h satisfies ℓ'(x) ≤ g + Σ p ℓ'(y) on them.  As the policy
+almost surely ends or reaches pairs with the old choices, it returns at least ℓ'.  This inequality is checked
+numerically, with all rounding errors, and η is widened until it holds.  If η h exceeds what the tolerance leaves at the
+start, fewer choices are tied; after the last attempt the old policy is kept.
 
-**Equal costs.**  Where every step costs the same, c > 0, lengths are what the values say, and only damage is left to
-decide.  Every policy of tied choices surely ends then, and h = −ℓ / c will do: ℓ' = (1 + η/c) ℓ keeps the inequality by
-a margin of η where choices stay as they were.  That outweighs the rounding of ℓ' as long as |ℓ| is less than 2⁵⁰ c, so
-only changed ones are checked.
+**Equal costs.**  Where every step costs the same, c > 0, values determine the lengths, and only damage is left to
+decide.  Then every policy of tied choices ends almost surely, and h = −ℓ / c will do: ℓ' = (1 + η/c) ℓ keeps the
+inequality by a margin of η where choices are unchanged.  That outweighs the rounding of ℓ' while |ℓ| is less than
+2⁵⁰ c, so only changed choices are checked.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ if TYPE_CHECKING:
 DAMAGE = 1e-6  # steps that a unit of damage counts as
 CLOSE = 1e-8  # tolerance of lengths and of probabilities to end
 AS_LIKELY = 1e-12  # by how much a choice may lower the probability to end
-USUAL_LENGTH = 100_000  # of an episode, or more, for a first guess of η
-ROUNDINGS = 64  # that η is to outweigh
-LONGEST = 2.0**50  # steps for which it can
-ATTEMPTS = 3
+USUAL_LENGTH = 100_000  # the assumed length of an episode, for a first guess of η
+ROUNDINGS = 64  # η is at least so many roundings of the largest value
+LONGEST = 2.0**50  # |ℓ| / c up to which the margin outweighs rounding
+ATTEMPTS = 3  # with smaller and smaller η
 ROUNDS = 4  # of widening until the inequality is proved
 
 
 def break_ties(engine: Engine, found: Pairs, starts: Ints | None, aims: Ints, tolerance: float) -> Pairs:
-    """The same bounds, up to what the tolerance leaves, with a policy that ends soon and hurts little.
+    """The same upper bounds with a policy that ends soon and takes little damage, and its lower bounds.
 
-    It is changed on what can be reached from ``starts``, or everywhere; ``aims`` are the pairs at which the tolerance
-    is to be kept.
+    The policy is changed on the pairs that are reachable from ``starts``, or everywhere (None).  The bounds stay within
+    the tolerance at ``aims``; otherwise the pairs are returned unchanged.
     """
     lost = found.upper == -np.inf
     all_end = not lost[aims].any()
     starts = np.arange(lost.size, dtype=np.uint32) if starts is None else starts.astype(np.uint32)
     if all_end:
-        starts = starts[~lost[starts]]  # who returns a number never gets there
+        starts = starts[~lost[starts]]  # pairs with a finite return never reach lost ones
     aims = aims[~lost[aims]]
     low, high = found.lower[aims], found.upper[aims]
     if not (np.isfinite(low) & np.isfinite(high)).all():
@@ -86,7 +86,7 @@ def break_ties(engine: Engine, found: Pairs, starts: Ints | None, aims: Ints, to
 
 
 def _cost_of_steps(engine: Engine, over: Bools) -> float:
-    """What every step costs, if that is the same; otherwise 0."""
+    """The cost of every step, if all cost the same; otherwise 0."""
     ptr, gain, graph = engine.choice_ptr, engine.game.gain, engine.graph
     if engine.is_rare(graph):
         ptr, gain, over = graph.ptr, gain[graph.origin], over[graph.state]
@@ -94,24 +94,24 @@ def _cost_of_steps(engine: Engine, over: Bools) -> float:
 
 
 class _Ties:
-    """The tied choices on what can be reached by them, and the best policy of these."""
+    """The tied choices that are reachable by tied choices, and the best policy of them."""
 
     def __init__(self, engine: Engine, found: Pairs, starts: Ints, slack: float, over: Bools, cost: float) -> None:
         self.engine, self.found, self.over, self.cost = engine, found, over, cost
         self.play = found.play.copy()
         grows = np.ones(found.play.size, np.bool_)
-        if cost > 0:  # who has nothing left spends nothing
+        if cost > 0:  # with nothing remaining, no damage is left to avoid
             grows = engine.graph.remaining > 0
         self.graph, self.pairs, self.via = _tied_graph(engine, slack, starts, grows)
         self.exist = self.graph.origin.size > np.count_nonzero(grows[self.pairs])
 
     def decide(self) -> Floats:
-        """Find the policy; returns proved lower bounds of what it returns, −∞ where none are proved."""
+        """Find the policy; returns proved lower bounds of its return, −∞ everywhere if none are proved."""
         if self.cost > 0:
-            self._spend_little(self._charges(0.0, 1.0))
-            return self._prove_equal()
-        self.height = np.zeros(self.pairs.size)  # bounds on the length; 0 where the old choices stay
-        self._end_soon(self._charges(-1.0, -DAMAGE))
+            self._minimise_damage(self._charges(0.0, 1.0))
+            return self._prove_equal_costs()
+        self.height = np.zeros(self.pairs.size)  # bounds on the length; 0 where the old choices are kept
+        self._minimise_length(self._charges(-1.0, -DAMAGE))
         return self._prove()
 
     def _charges(self, per_step: float, per_damage: float) -> Floats:
@@ -120,18 +120,18 @@ class _Ties:
         engine.call(kernels.charges, engine.game, self.graph, engine.mdp.damage, self.over, per, charges)
         return charges
 
-    def _spend_little(self, hurt: Floats) -> None:
-        """Where every step costs the same: the least damage."""
+    def _minimise_damage(self, damage: Floats) -> None:
+        """Where every step costs the same: the policy of least expected damage."""
         engine, size, play = self.engine, self.pairs.size, self.graph.ptr[:-1].copy()
         order = engine.call(explore.components, self.graph, explore.room_for(size), explore.NO_LAYERS)
-        game = engine.game._replace(graph=self.graph, gain=hurt)
+        game = engine.game._replace(graph=self.graph, gain=damage)
         ahead = np.zeros(size)
         bounds = engine.bounds._replace(low=ahead, high=ahead)
         engine.call(kernels.spend_little, game, bounds, order, play)
         engine.call(kernels.take, self.graph, self.pairs, self.via, play, self.play)
 
-    def _prove_equal(self) -> Floats:
-        """Lower bounds where every step costs the same."""
+    def _prove_equal_costs(self) -> Floats:
+        """Proved lower bounds where every step costs the same."""
         lower, slack = self.found.lower, 0.0
         changed = np.flatnonzero(self.play != self.found.play).astype(self.pairs.dtype)
         most = -float(lower.min(initial=0.0, where=lower > -np.inf))
@@ -143,8 +143,8 @@ class _Ties:
             lower = self.found.lower * (1.0 + slack / self.cost)
         return np.full_like(lower, -np.inf)
 
-    def _end_soon(self, costs: Floats) -> None:
-        """Where somebody surely ends: the least length, and then damage."""
+    def _minimise_length(self, costs: Floats) -> None:
+        """Where some policy ends almost surely: the least expected length, and then damage."""
         self.costs = costs
         lengths = self.engine.other(self.graph, costs)
         lengths.solve(CLOSE)
@@ -152,10 +152,10 @@ class _Ties:
         at = np.flatnonzero(ends)
         self._take(lengths.bounds, self.via, at, at)
         if not ends.all():
-            self._end_likely(~ends)
+            self._maximise_end(~ends)
 
-    def _end_likely(self, unsure: Bools) -> None:
-        """Where nobody surely ends: the greatest probability to do so, and then the least length."""
+    def _maximise_end(self, unsure: Bools) -> None:
+        """Where no policy ends almost surely: the greatest probability to end, and then the least expected length."""
         chance = self.engine.other(self.graph, self.engine.zeros(self.graph))
         chance.order = _within(chance.order, unsure)
         chance.bounds.low[~unsure] = chance.bounds.high[~unsure] = 1.0
@@ -172,30 +172,30 @@ class _Ties:
         self._take(lengths.bounds, self.via[via], at, pairs[at])
 
     def _take(self, bounds: Bounds, via: Ints, at: Ints, pairs: Ints) -> None:
-        """Take over the choices of some pairs, and their lengths."""
+        """Adopt the choices of some pairs, and their lengths."""
         self.play[self.pairs[pairs]] = via[bounds.policy[at]]
         self.height[pairs] = -bounds.low[at]
 
     def _prove(self) -> Floats:
-        """Lower bounds of what the policy returns."""
+        """Proved lower bounds of the policy's return."""
         engine, pairs, slack = self.engine, self.pairs, 0.0
         lower = self.found.lower.copy()
         changed = np.flatnonzero(self.play != self.found.play)
-        looked_at = changed.astype(pairs.dtype)  # the others have been proved before
+        checked = changed.astype(pairs.dtype)  # the others have been proved before
         for _ in range(ROUNDS):
-            short = engine.call(kernels.shortfall, engine.game, lower, self.play, looked_at)
+            short = engine.call(kernels.shortfall, engine.game, lower, self.play, checked)
             if short <= 0.0:
                 return lower
             slack = 2 * slack + 1.5 * short
             lower[pairs] = self.found.lower[pairs] - slack * self.height
-            looked_at = pairs[self.height > 0]
+            checked = pairs[self.height > 0]
         return np.full_like(lower, -np.inf)
 
 
 def _tied_graph(engine: Engine, slack: float, starts: Ints, grows: Bools) -> tuple[Graph, Ints, Ints]:
-    """The choices that keep the proved lower bounds, but for the slack, where they lead from some pairs.
+    """The graph of the tied choices that are reachable from ``starts``; see :func:`.tie_kernels.tied`.
 
-    Also the numbers that the pairs and choices have in the engine's graph.
+    Also the indices of its pairs and of its choices in the engine's graph.
     """
     graph, size = engine.graph, engine.graph.state.size
     found = kernels.Tied(np.zeros(graph.origin.size, np.bool_), np.empty(size, np.uint32), np.zeros(size, np.uint32))
@@ -207,7 +207,7 @@ def _tied_graph(engine: Engine, slack: float, starts: Ints, grows: Bools) -> tup
 
 
 def _within(order: tuple[Ints, Ints], where: Bools) -> tuple[Ints, Ints]:
-    """The components' members among some pairs, in the same order."""
+    """The components restricted to some pairs (a mask), in the same order, without empty ones."""
     start, member = order
     kept = where[member]
     count = np.add.reduceat(kept, start[:-1].astype(np.int64), dtype=np.int64)

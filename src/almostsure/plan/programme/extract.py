@@ -1,9 +1,9 @@
 """From an optimal flow to a policy.
 
-Where there is flow, a state's choices are played in proportion to it; where there is none (a state that rounding or a
-rare event reaches all the same) a choice is taken that is optimal for the dual and leads to an end.  A stop becomes a
-rest: if the policy never leaves the states in which it stops, it simply plays a harmless choice there; otherwise it
-must remember, see :mod:`almostsure.policy.policy`.
+A state with flow plays its choices in proportion to it.  A state without flow, which may still be reached through
+rounding or a rare event, plays a choice that is optimal for the dual and leads to an end.  A stop becomes a rest: if
+the policy never leaves the states in which it stops, it plays a harmless choice there; otherwise it must remember that
+it has stopped, see :mod:`almostsure.policy.policy`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import numpy as np
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.graph import give
 from almostsure.plan.programme.flow import Flow, end_components, flow_of
-from almostsure.plan.programme.lagrange import TIGHT, Proof, leading_home
+from almostsure.plan.programme.lagrange import TIGHT, Proof, choices_to_stop
 from almostsure.policy.policy import Policy
 from almostsure.policy.rows import Rest
 
-TINY = 1e-12  # flow below this is none
+TINY = 1e-12  # flow below this counts as none
 
 
 def extract(mdp: MDP, flow: Flow, visits: Floats, proof: Proof, budget: int | None) -> Policy:
-    """The policy that plays choices as often as an optimal flow does, ``visits``.
+    """The policy of an optimal flow, in which each choice is played ``visits`` times on average.
 
-    It is stationary, or with ``budget`` on (state, remaining) and once overspent.
+    It is stationary or, with ``budget``, depends on (state, remaining), with one more layer for after overspending.
     """
     layers = 1 if budget is None else budget + 2
     share, stop = _shares(flow, visits, proof), flow.is_stop
@@ -44,25 +44,25 @@ def extract(mdp: MDP, flow: Flow, visits: Floats, proof: Proof, budget: int | No
 
 
 def _shares(flow: Flow, visits: Floats, proof: Proof) -> Floats:
-    """How a state's visits are spread over its choices; where there are none, one choice that leads home."""
+    """The probability of each choice in its state: in proportion to visits or, without any, a choice towards a stop."""
     total = np.bincount(flow.owner, visits, minlength=flow.num_states)
     values = proof.potential()
     slack = values[flow.owner] - flow.reward + proof.price * flow.cost - proof.priced.discount * (flow.moves @ values)
-    home = leading_home(flow, slack, TIGHT * (1 + float(np.abs(values).max(initial=0.0))))
+    stopping = choices_to_stop(flow, slack, TIGHT * (1 + float(np.abs(values).max(initial=0.0))))
     visited = total > TINY
     share = np.where(visited[flow.owner], visits / np.where(visited, total, 1.0)[flow.owner], 0.0)
-    share[home[~visited]] = 1.0
+    share[stopping[~visited]] = 1.0
     return share
 
 
 class _Waiting:
-    """The places where a policy can wait for ever with choices of one kind, and with which choice."""
+    """End components of some choices, in which a policy can wait for ever, and a choice for each of their states."""
 
     def __init__(self, whole: Flow, kind: Bools) -> None:
         self.whole = whole
         self.label, self.inner = end_components(whole, kind)
         self.choice = self._first(self.inner)
-        self._calm: dict[bytes, Ints] = {}  # by which of the states where one can wait are busy: layers are much alike
+        self._calm: dict[bytes, Ints] = {}  # by the mask of busy states: layers are much alike
 
     def _first(self, choices: Bools) -> Ints:
         result = np.full(self.whole.num_states, -1)
@@ -70,9 +70,9 @@ class _Waiting:
         return result
 
     def settle(self, probability: Floats, rests: Floats, *, always: bool) -> None:
-        """Let a layer's states that stop wait instead, where no other state's moves would carry the policy away.
+        """Replace a layer's rests by waiting, in end components from which no other choice of the policy leads away.
 
-        ``always``: also where they would.  That is right where stopping and moving on are worth the same.
+        With ``always``, also in the others: correct if stopping and moving on have the same value.
         """
         owner = self.whole.owner
         busy = np.bincount(owner, probability, minlength=self.whole.num_states) > 0

@@ -1,24 +1,24 @@
-"""Flow problems: what the linear programmes of :mod:`almostsure.plan.programme.occupation` are about.
+"""Flow problems: the input of the linear programmes of :mod:`almostsure.plan.programme.occupation`.
 
-A policy sends a flow of probability through the model: x(c) is the expected number of times that it plays choice c.
-For every state, what flows out is what starts there and what flows in.  A *flow problem* has states, choices with a
-reward and a cost each, and the mass that starts in each state:
+The flow of a policy is its occupation measure: x(c) is the expected number of times that it plays choice c.  For every
+state, outflow = initial mass + inflow.  A *flow problem* has states with an initial mass each, and choices with a
+reward and a cost each:
 
 - for E[Σ D] ≤ limit the states are the model's, and the cost of a choice is its expected damage;
 - for P(Σ D > budget) ≤ risk they are the pairs (state, remaining), and the cost is the probability of overspending in
-  this step.  Who has overspent goes on, without a cost, in one more layer: nothing can be made worse there.
+  this step.  After overspending the run continues in one more layer, without costs.
 
-Undiscounted, three things need care; all three are read off the graph.
+Without a discount, three cases need care; all three are read off the graph.
 
-- *Coming to rest.*  A flow that never reaches a terminal state but stays among choices without reward and cost
-  would have to be infinite.  So every state of such an end component gets a choice ``stop`` that leads nowhere.
-- *No end.*  States from which no policy comes to rest with probability one are left out, with what leads to them:
-  from there the cost is infinite, or the return is minus infinity (or has no value), whatever is done.
-- *Endless gain.*  In an end component without cost whose mean reward can be positive the return has no bound;
-  whether the constraint allows to get there is for the programme to say.
+- *Rest.*  A flow that stays for ever among choices without reward and cost would be infinite.  So every state of such
+  an end component gets a choice ``stop`` without a successor.
+- *No end.*  States from which no policy stops almost surely are removed, with all choices that may lead to them: from
+  there, under every policy, the cost is infinite, or the return is −∞ or undefined.
+- *Endless gain.*  In an end component without cost whose mean reward can be positive, the return has no bound.  The
+  programme decides whether the constraint allows a policy to reach it.
 
-The return of a policy that collects rewards for ever which cancel out in the long run has no value; such policies do
-not compete.
+The return of a policy that collects rewards for ever that cancel out in the long run is undefined; such policies do not
+compete.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ class Flow:
 
     @property
     def num_states(self) -> int:
-        """How many states there are."""
+        """The number of states."""
         return self.initial.size
 
     @property
     def num_choices(self) -> int:
-        """How many choices there are, stops included."""
+        """The number of choices, stops included."""
         return self.reward.size
 
     @property
     def is_stop(self) -> Bools:
-        """Which choices are stops, [choices]."""
+        """A mask of the choices that are stops, [choices]."""
         stops: Bools = self.choice == STOP
         return stops
 
     def keep(self, states: Bools, choices: Bools) -> Flow:
-        """The part that has only some states and some choices; a choice of or into a state that goes, goes too."""
+        """The problem restricted to some states and choices; choices of or into removed states are removed too."""
         choices = choices & states[self.owner] & ~touches(self.moves, ~states)
         position = np.cumsum(states) - 1
         owner = position[self.owner[choices]]
@@ -103,10 +103,9 @@ class Flow:
 
 
 def without_loops(owner: Ints, moves: Any) -> tuple[Any, Floats]:
-    """Where choices lead when they are repeated until they lead elsewhere, and how probable that is in one step.
+    """Transitions of choices that are repeated until they leave their state, and the probability of leaving per step.
 
-    Nothing cancels out: the probability is the sum of those that lead elsewhere.  A choice that never does is left as
-    it is, with a 0.
+    The latter is a sum of probabilities, so nothing cancels.  A choice that never leaves is unchanged, with a 0.
     """
     from scipy.sparse import csr_array
 
@@ -119,10 +118,10 @@ def without_loops(owner: Ints, moves: Any) -> tuple[Any, Floats]:
 
 
 def with_layers(mdp: MDP, budget: int | None) -> tuple[Arrays, Floats, Ints]:
-    """The model on (state, remaining), the cost of each outcome, and where runs start; damage itself is gone.
+    """The model on (state, remaining) without damage, the cost of each outcome, and the initial states.
 
-    The layers 0 … budget are for what remains, and the next one is for afterwards: overspending costs 1.  Without a
-    budget there is one layer, and the cost is the damage.
+    Layers 0 … budget are for the remaining budget, and the next one is for after overspending, which costs 1.  Without
+    a budget there is one layer, and the cost is the damage.
     """
     arrays = mdp.arrays
     none = np.zeros(mdp.num_outcomes, arrays.damage.dtype)
@@ -182,12 +181,12 @@ def _sum(arrays: Arrays, values: Floats) -> Floats:
 
 
 def touches(moves: Any, states: Bools) -> Bools:
-    """Which choices may lead to one of ``states``, [choices]."""
+    """A mask of the choices that may lead to one of ``states``, [choices]."""
     return np.asarray(moves @ states.astype(np.float64)) > 0
 
 
 def reachable(flow: Flow) -> Bools:
-    """Which states can be reached from the start, [states]."""
+    """A mask of the states that are reachable from the start, [states]."""
     seen: Bools = flow.initial > 0
     frontier: Ints = np.flatnonzero(seen)
     while frontier.size:
@@ -199,22 +198,22 @@ def reachable(flow: Flow) -> Bools:
 
 
 def spread(flow: Flow, choice: Ints, allowed: Bools) -> None:
-    """Give states without a choice an allowed one that may lead to a state with one, as far as that goes."""
+    """Give states without a choice an allowed one that may lead to a state with one; see :func:`.graph.spread`."""
     graph.spread(flow.moves.tocsc(), flow.owner, choice, allowed)
 
 
 def end_components(flow: Flow, allowed: Bools) -> tuple[Ints, Bools]:
-    """The maximal end components of the allowed choices: their number for each state (−1: none), and their choices."""
+    """The maximal end components of the allowed choices: the number of each state's (−1: none), and their choices."""
     return graph.end_components(choice_graph(flow.owner, flow.moves), allowed & ~flow.is_stop)
 
 
 def surely_stops(flow: Flow) -> tuple[Bools, Bools]:
-    """The states from which some policy stops with probability one, and the choices that keep it possible."""
+    """The states from which some policy stops almost surely, and the choices that never leave this set; two masks."""
     states, choices, _ = graph.surely_leave(choice_graph(flow.owner, flow.moves), flow.is_stop)
     return states, choices
 
 
 def choice_graph(owner: Ints, moves: Any) -> graph.Graph:
-    """Where choices lead, without the probabilities of ``moves`` (CSR, [choices, states])."""
+    """The graph of ``moves`` (CSR, [choices, states]), without probabilities."""
     entry = np.repeat(np.arange(owner.size), np.diff(moves.indptr))
     return graph.Graph(num_states=moves.shape[1], owner=owner, entry_choice=entry, entry_state=moves.indices)

@@ -8,13 +8,13 @@ import numpy as np
 
 from almostsure.model.mdp import Floats, Ints
 
-FEASIBLE = 1e-9  # what HiGHS may miss a row by
+FEASIBLE = 1e-9  # HiGHS's feasibility tolerance
 
 
 def highs(owner: Ints, moves: Any, weight: Floats, objective: Floats, lower: Floats, upper: Floats) -> Any:
     """A HiGHS instance that maximises ``objective`` over non-negative flows through choices.
 
-    The rows are out(s) − in(s) of every state, where ``moves`` says what flows on, and last the sum with ``weight``.
+    The rows are outflow − inflow of every state, by the transitions ``moves``, and last the sum weighted by ``weight``.
     """
     import highspy
     from scipy.sparse import csc_array, csr_array, vstack
@@ -36,15 +36,15 @@ def highs(owner: Ints, moves: Any, weight: Floats, objective: Floats, lower: Flo
     solver.setOptionValue("output_flag", False)
     for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
         solver.setOptionValue(option, FEASIBLE)
-    solver.setOptionValue("small_matrix_value", 1e-12)  # what is smaller, HiGHS takes for 0
-    # Where probabilities differ by many orders of magnitude, the simplex method may go round in circles for ever.
+    solver.setOptionValue("small_matrix_value", 1e-12)  # HiGHS drops smaller entries
+    # Where probabilities differ by many orders of magnitude, the simplex method may cycle for ever.
     solver.setOptionValue("simplex_iteration_limit", 10_000 + 100 * sum(columns.shape))
     solver.passModel(programme)
     return solver
 
 
 def is_optimal(solver: Any) -> bool:
-    """Whether a run came to an optimum."""
+    """Whether the last run found an optimum."""
     import highspy
 
     return bool(solver.getModelStatus() == highspy.HighsModelStatus.kOptimal)

@@ -1,19 +1,19 @@
-"""The constraint as a price: best values for a price, bounds from them, and the search for the right price.
+"""Lagrangian relaxation: optimal values for a price of the cost, upper bounds from them, and the search for the price.
 
-With a price λ of the cost, the problem falls apart into one without a constraint: maximise reward − λ cost.  It is
-solved by policy iteration with sparse factorisations, from a policy that comes to an end, and such a policy it stays.
+With a price λ of the cost, the problem has no constraint: maximise reward − λ cost.  It is solved by policy iteration
+with sparse LU.  All policies, from the first on, are proper: they end almost surely.
 
 *Upper bound.*  Any V and λ ≥ 0 with V(s) ≥ reward − λ cost + discount Σ p V for all choices bound every feasible
-return by Σ initial V + λ limit.  V is raised by a multiple of an expected length, and checked in one pass that counts
-in rounding errors (not on cycles on which positive and negative rewards cancel out exactly).
+return by Σ initial V + λ limit.  V is raised by a multiple of an expected length, and checked in one pass that includes
+rounding errors (except on cycles on which positive and negative rewards cancel out exactly).
 
-*Search.*  The points (cost, reward) of all policies have a concave upper edge, and the optimum lies where the limit
+*Search.*  The points (cost, reward) of all policies have a concave upper hull, and the optimum lies where the limit
 cuts it.  Take a policy on either side of the limit, let λ be the slope of the line through their points, and solve for
-λ: either no policy lies above the line, and a mixture of the two flows is optimal, or the one found replaces one of
-the two.  (This is the decomposition of Dantzig and Wolfe for a single constraint.)  In the end the two policies are
-made to differ in one state only, so that the mixture plays at random in that state alone.
+λ.  Either no policy lies above the line, and a mixture of the two flows is optimal, or the policy found replaces one of
+the two.  (This is Dantzig–Wolfe decomposition for a single constraint.)  Finally the two policies are made to differ in
+one state only, so that the mixture is randomised in that state alone.
 
-States that can follow each other for ever without reward and cost have one value, and are one state here.
+End components without reward and cost are collapsed: their states have the same value.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from almostsure.policy.evaluation.chain import add_up
 from almostsure.policy.evaluation.linear import SuperLU
 from almostsure.progress import Bar
 
-TIGHT = 1e-7  # slack below this share of the values' size counts as none where a way to a stop is looked for
+TIGHT = 1e-7  # slack below this, relative to the values, counts as none in the search for ways to a stop
 ROUNDS = 1_000
-TANGLED = 1_000  # states that lead to each other, up to which factors need no order for them
+TANGLED = 1_000  # states of a strongly connected component up to which LU needs no fill-reducing order in it
 EPSILON = float(np.finfo(np.float64).eps)
-BLURS = (1e-9, 1e-11, 1e-13)
-MANY = 64  # roundings that a value may be off by
-RAISES = (1e-11, 1e-10, 1e-9)  # by how much a price is raised for a proof, times the price if above 1
+BLURS = (1e-9, 1e-11, 1e-13)  # the least improvements, relative to values, of successive policy iterations
+MANY = 64  # roundings by which a value may be off
+RAISES = (1e-11, 1e-10, 1e-9)  # by how much a price is raised for a proof; relative for prices above 1
 
 
 class Improper(Exception):
-    """A policy without an end came up: the price is too low, or rewards cancel out."""
+    """A policy that does not end almost surely came up: the price is too low, or rewards cancel out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,13 +50,13 @@ class Answer:
 
     flow: Floats  # [choices]
     value: float
-    price: float  # λ: what one more unit of the limit would be worth
+    price: float  # λ, the value of one more unit of the limit
     potential: Floats  # [states], V
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Point:
-    """A policy of the collapsed problem: what it costs and what it brings."""
+    """A policy of the collapsed problem, with its expected cost and reward."""
 
     choice: Ints  # [states]
     cost: float
@@ -64,7 +64,7 @@ class Point:
 
 
 class Priced:
-    """A flow problem with its resting places collapsed, to be solved for prices."""
+    """A flow problem with its free end components collapsed, to be solved for prices."""
 
     def __init__(self, whole: Flow, discount: float) -> None:
         self.whole, self.discount = whole, discount
@@ -81,28 +81,28 @@ class Priced:
     # ------------------------------------------------------------------ best values for a gain
 
     def slack(self, gain: Floats, values: Floats) -> Floats:
-        """How much more a state is worth than each of its choices, [choices]."""
+        """The value of each choice's state minus the value of the choice, [choices]."""
         later: Floats = self.discount * (self.flow.moves @ values)
         return values[self.flow.owner] - gain - later
 
     def rounding(self, gain: Floats, values: Floats) -> Floats:
-        """What rounding may hide of a slack, [choices]."""
+        """An upper bound of the rounding error of each slack, [choices]."""
         later: Floats = self.flow.moves @ np.abs(values)
         return 8 * EPSILON * (np.abs(gain) + np.abs(values[self.flow.owner]) + later)
 
     def start(self, gain: Floats, potential: Floats | None = None) -> Ints:
-        """A policy that comes to an end; near-optimal where the potential is."""
+        """A proper policy; near-optimal if the potential is."""
         guess = np.zeros(self.flow.num_states)
         if potential is not None:
             guess.fill(-np.inf)
             np.maximum.at(guess, self.place, potential)
-        return leading_home(self.flow, self.slack(gain, guess), TIGHT * (1 + float(np.abs(guess).max(initial=0.0))))
+        return choices_to_stop(self.flow, self.slack(gain, guess), TIGHT * (1 + float(np.abs(guess).max(initial=0.0))))
 
     def iterate(self, gain: Floats, choice: Ints, blurs: tuple[float, ...] = BLURS) -> tuple[Floats, Ints]:
-        """Policy iteration from a policy that comes to an end: the best values and a policy that has them.
+        """Policy iteration from a proper policy: the best values and a policy that attains them.
 
-        What is better by less than the blur may be rounding, and could lead to a policy without an end.  So it goes
-        from coarse to fine, and a finer step that leads there is not taken.
+        Improvements below the blur may be rounding errors, and could lead to an improper policy.  So the iteration is
+        repeated with smaller and smaller blurs, and a repetition that meets an improper policy is discarded.
         """
         values = self.values(choice, gain[choice])
         for blur in blurs:
@@ -124,16 +124,16 @@ class Priced:
                 return values, choice
             choice = np.where(switch, _first_at(slack, worst, flow), choice)
             values = self.values(choice, gain[choice])
-            if turn > 50:  # what still changes is rounding
+            if turn > 50:  # further changes are rounding
                 blur *= 2
         raise LimitReached(f"policy iteration did not settle in {ROUNDS} rounds. Please report this model.")
 
     def values(self, choice: Ints, constant: Floats) -> Floats:
-        """What a policy collects from each state on."""
+        """The expected total of ``constant`` (per choice of the policy) from each state on."""
         return _solve(self.flow.moves[choice], self.discount, constant, transposed=False)
 
     def point(self, choice: Ints) -> Point:
-        """What a policy costs and brings."""
+        """The expected cost and reward of a policy."""
         visits = _solve(self.flow.moves[choice], self.discount, self.flow.initial, transposed=True)
         return Point(
             choice=choice,
@@ -142,7 +142,7 @@ class Priced:
         )
 
     def flow_of(self, choice: Ints) -> Floats:
-        """The flow of a policy through the problem as it was, resting places and all, [choices]."""
+        """The flow of a policy in the original problem, before end components were collapsed, [choices]."""
         whole, chosen = self.whole, self.origin[choice]
         full = np.full(whole.num_states, -1)
         stop = np.flatnonzero(whole.is_stop)
@@ -161,7 +161,7 @@ class Priced:
 
 
 class Proof:
-    """Values and a price that bound every feasible return, checked."""
+    """Values and a price, checked to bound every feasible return."""
 
     def __init__(self, priced: Priced, price: float, potential: Floats) -> None:
         self.priced = priced
@@ -172,11 +172,11 @@ class Proof:
         return float(self.priced.flow.initial @ self._values + self.price * limit)
 
     def potential(self) -> Floats:
-        """The values of the states of the problem as it was, [states]."""
+        """The values of the states of the original problem, [states]."""
         return self._values[self.priced.place]
 
     def _prove(self, price: float, potential: Floats) -> Floats:
-        # A price a little too high costs next to nothing, and keeps costly cycles from looking gainful.
+        # A price that is slightly too high hardly weakens the bound, and keeps costly cycles from looking gainful.
         for extra in RAISES:
             self.price = price + extra * max(price, 1.0)
             self.gain = self.priced.flow.reward - self.price * self.priced.flow.cost
@@ -207,15 +207,13 @@ class Proof:
         raise Improper
 
     def _raised_roughly(self, potential: Floats) -> Floats:
-        """Where rewards cancel out on a cycle no raise makes up for rounding; there, rounding is not counted."""
+        """Raised values for rewards that cancel out on a cycle, where no raise covers rounding: it is not counted."""
         priced = self.priced
         try:
             values, choice = priced.iterate(self.gain, priced.start(self.gain, potential))
             length = priced.values(choice, np.ones(priced.flow.num_states))
         except Improper:
-            raise LimitReached(
-                "no policy that comes to an end has a best return here. Use a discount below 1."
-            ) from None
+            raise LimitReached("no policy that ends attains the best return here. Use a discount below 1.") from None
         rounding = priced.rounding(self.gain, values)
         if (priced.slack(self.gain, values) < -MANY * rounding).any():
             raise LimitReached("the upper bound could not be proved. Use a discount below 1, or report this model.")
@@ -226,7 +224,7 @@ class Proof:
 
 
 class Search:
-    """The best flow for any limit.  Points found for one limit serve the next.  May raise Improper."""
+    """The best flow for any limit.  Points found for one limit are reused for the next.  May raise Improper."""
 
     def __init__(self, priced: Priced) -> None:
         self.priced = priced
@@ -235,7 +233,7 @@ class Search:
         self.least = self.points[0].cost
 
     def _best(self, price: float, choice: Ints) -> Point:
-        """The point of the best policy for a price; an infinite one looks at the cost alone."""
+        """The point of the best policy for a price; ∞: of the policy with the least cost."""
         flow = self.priced.flow
         gain = -flow.cost if price == np.inf else flow.reward - price * flow.cost
         return self.priced.point(self.priced.iterate(gain, choice)[1])
@@ -276,9 +274,9 @@ class Search:
         raise LimitReached(f"the price did not settle in {ROUNDS} rounds. Please report this model.")
 
     def _closer(self, cheap: Point, dear: Point, price: float, limit: float) -> tuple[Point, Point]:
-        """Two policies between these that differ in one state; if that leads to one without an end, these."""
+        """Two policies between these that differ in one state only; these themselves if an improper one comes up."""
         gain = self.priced.flow.reward - price * self.priced.flow.cost
-        # What a policy does where it never comes is arbitrary so far; on the way to the other one it matters.
+        # The choices in states that a policy never reaches are arbitrary so far; in between they matter.
         first, last = (self.priced.point(self.priced.iterate(gain, p.choice, BLURS[:1])[1]) for p in (cheap, dear))
         if not first.cost <= limit < last.cost:
             return cheap, dear
@@ -332,10 +330,10 @@ def _solve(moves: Any, discount: float, constant: Floats, *, transposed: bool) -
 
 
 def _onward(moves: Any) -> tuple[Ints, bool]:
-    """An order of the states in which moves lead on, but among states that lead to each other; whether it is good.
+    """A topological order of the strongly connected components, and whether all of these are small.
 
-    Damage leads to lower layers, for good: with many layers there are many small components, and a factorisation in
-    this order fills up within them only.
+    Damage leads to lower layers and never back, so with many layers there are many small components, and LU in this
+    order fills up only within them.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -370,12 +368,12 @@ def _first_at(values: Floats, wanted: Floats, flow: Flow) -> Ints:
     return result
 
 
-def leading_home(flow: Flow, slack: Floats, tight: float) -> Ints:
-    """A choice for each state such that all of them together lead to a stop; tight ones wherever that works."""
+def choices_to_stop(flow: Flow, slack: Floats, tight: float) -> Ints:
+    """A proper policy: choices that lead to a stop, with a slack of at most ``tight`` wherever possible."""
     choice = np.full(flow.num_states, -1)
     for allowed in (slack <= tight, np.ones(flow.num_choices, np.bool_)):
         give(choice, flow.owner, np.flatnonzero(allowed & flow.is_stop))
         spread(flow, choice, allowed)
-    # With a discount there may be no stop to lead to; then the best choice will do.
+    # With a discount, a state may have no way to a stop; then it takes the best choice.
     best = np.minimum.reduceat(slack, flow.choice_ptr[:-1])
     return np.where(choice >= 0, choice, _first_at(slack, best, flow))

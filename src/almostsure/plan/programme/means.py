@@ -1,11 +1,11 @@
-"""The best mean reward per step in an end component: whether going on there for ever gains or loses.
+"""The best mean reward per step in an end component, and its sign: whether staying for ever gains or loses.
 
-For any numbers h, the least and the largest of max over choices of [reward + P h] − h, over the states, enclose the
-best mean.  Value iteration makes good numbers h, and so does the dual of a linear programme.
+For any numbers h, the minimum and the maximum over the states of max over choices of [reward + P h] − h enclose the
+best mean.  Value iteration finds good numbers h, and so does the dual of a linear programme.
 
-Where a state is hardly ever left, the mean per step is next to nothing, whatever happens after leaving.  Its sign does
-not depend on how long each visit takes, so it is also looked for in the component *without loops*, where a choice takes
-as many steps as it needs to move on.  What is said of a sign is proved: all rounding is inside the enclosure.
+Where self-loops are hardly ever left, the mean per step is close to 0 whatever happens afterwards.  Its sign does not
+depend on the length of each visit, so it is also computed in the component *without self-loops*, in which a choice is
+repeated until it leads elsewhere.  Signs are proved: the enclosures include all rounding errors.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components, without_loops
 from almostsure.plan.programme.highs import FEASIBLE, highs, is_optimal
 
-ROUNDS = 300  # of value iteration, before a programme is solved instead
+ROUNDS = 300  # of value iteration, before a linear programme is solved instead
 EPSILON = float(np.finfo(np.float64).eps)
 
 
 def gainful(flow: Flow) -> Bools:
-    """The states of the end components without cost whose mean reward can be clearly positive, [states]."""
+    """A mask of the states in end components without cost whose best mean reward is clearly positive, [states]."""
     result = np.zeros(flow.num_states, np.bool_)
     for choices in gaining_components(flow):
         if _gains(flow, choices):
@@ -34,16 +34,16 @@ def gainful(flow: Flow) -> Bools:
 
 
 def gaining_components(flow: Flow) -> Iterator[Bools]:
-    """The choices of each end component without cost in which some reward is above 0."""
+    """The choices, as a mask, of each end component without cost in which some reward is above 0."""
     label, inner = end_components(flow, flow.cost == 0)
     for number in np.unique(label[flow.owner[inner & (flow.reward > 0)]]).tolist():
         yield inner & (label[flow.owner] == number)
 
 
 def _gains(flow: Flow, choices: Bools) -> bool:
-    """Whether the best mean reward per step is above what HiGHS may miss it by.
+    """Whether the best mean reward per step is above the tolerance of HiGHS.
 
-    A few rounds of value iteration mostly decide; the programme is for those so close that they don't.
+    A few rounds of value iteration usually decide; if not, the linear programme does.
     """
     component = _Component.of(flow, choices, np.abs(flow.reward))
     if (component.reward >= 0).all():
@@ -57,10 +57,10 @@ def _gains(flow: Flow, choices: Bools) -> bool:
 
 
 def gain_sign(flow: Flow, choices: Bools, terms: int, size: Floats | None = None) -> int:
-    """1 if some policy gains for ever among choices of one end component, −1 if all lose, 0 if that is not known.
+    """1 if some policy in an end component has a positive mean reward, −1 if all have a negative one, 0 if unknown.
 
-    ``terms`` is the most numbers that a probability or a reward was added up from, and ``size`` what rewards were
-    computed from, where that is larger than they are: their error is in proportion.
+    ``terms`` is the largest number of terms in the sum of a probability or a reward.  ``size`` is the sum of absolute
+    terms in each reward, to which its rounding error is proportional; by default the reward's own size.
     """
     component = _Component.of(flow, choices, np.abs(flow.reward) if size is None else size)
     error = _units(terms) * component.size
@@ -73,28 +73,28 @@ def gain_sign(flow: Flow, choices: Bools, terms: int, size: Floats | None = None
         return 0
     zero = np.zeros(component.num_states)
     sign = component.sign(zero, terms) or moving.sign(zero, terms) or moving.sign(moving.programme()[1], terms)
-    return sign if (component.reward + error < 0)[stuck].all() else max(sign, 0)  # one that only loops does not lose
+    return sign if (component.reward + error < 0)[stuck].all() else max(sign, 0)  # some self-loop may not lose
 
 
 def surely_gains(flow: Flow, choices: Bools, terms: int, potential: Floats) -> bool:
-    """Whether value iteration from a potential, [states], proves that some policy gains for ever in a component."""
+    """Whether value iteration from a potential, [states], proves a positive mean reward in a component."""
     component = _Component.of(flow, choices, np.abs(flow.reward))
     return component.sign(potential[np.unique(flow.owner[choices])], terms) > 0
 
 
 def _units(terms: int) -> float:
-    """What rounding leaves uncertain of a sum over sums, as a share of its size."""
+    """The rounding error of a sum over sums of so many terms, relative to its absolute terms."""
     return EPSILON * (4 * terms + 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Component:
-    """An end component of a flow problem, on its own."""
+    """An end component of a flow problem, with states numbered from 0."""
 
     owner: Ints  # [choices], ordered
     moves: Any  # CSR [choices, states]
     reward: Floats  # [choices]
-    size: Floats  # [choices], what the rewards' errors are in proportion to
+    size: Floats  # [choices], to which the rewards' errors are proportional
 
     @staticmethod
     def of(flow: Flow, choices: Bools, size: Floats) -> _Component:
@@ -108,9 +108,9 @@ class _Component:
         return int(self.moves.shape[1])
 
     def without_loops(self) -> tuple[_Component, Bools]:
-        """The component in which each choice is repeated until it leads elsewhere, and which choices never do.
+        """The component in which each choice is repeated until it leads elsewhere, and a mask of those that never do.
 
-        Those are left out.
+        The latter are left out.
         """
         moves, leaving = without_loops(self.owner, self.moves)
         kept, leaving = leaving > 0, leaving[leaving > 0]
@@ -123,7 +123,7 @@ class _Component:
         return moving, ~kept
 
     def sign(self, h: Floats, terms: int) -> int:
-        """Of the best mean, by value iteration from ``h``; 0 if it is not known."""
+        """The sign of the best mean, by value iteration from ``h``; 0 if unknown."""
         for low, high in self.enclosures(h, terms):
             if low > 0 or high < 0:
                 return 1 if low > 0 else -1
@@ -140,13 +140,13 @@ class _Component:
             best = np.maximum.reduceat(change, first)
             if best.max() - best.min() <= 4 * error.max():
                 return
-            h = h + best / 2  # half a step, so that it does not go round in circles
+            h = h + best / 2  # half a step, so that periodic components converge
             h -= h.min()
 
     def programme(self) -> tuple[float, Floats]:
-        """The best mean, as a programme over circulations; and its dual h, with h ≥ reward − mean + P h.
+        """The best mean by a linear programme over circulations (NaN if HiGHS fails), and the dual h.
 
-        The mean is NaN if HiGHS does not find it.
+        The dual satisfies h ≥ reward − mean + P h.
         """
         scale = float(np.abs(self.reward).max()) or 1.0
         right = np.append(np.zeros(self.num_states), 1.0)
@@ -159,7 +159,7 @@ class _Component:
 
 
 def mean_gain(flow: Flow, choices: Bools) -> tuple[float, Floats]:
-    """The best mean reward per step among choices of one end component, and numbers h for its states, [states]."""
+    """The best mean reward per step in an end component (NaN: not found), and the dual h for its states, [states]."""
     component = _Component.of(flow, choices, np.abs(flow.reward))
     potential = np.zeros(flow.num_states)
     mean, potential[np.unique(flow.owner[choices])] = component.programme()

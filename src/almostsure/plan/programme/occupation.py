@@ -1,4 +1,4 @@
-"""Expectation and chance constraints as linear programmes over occupation measures, solved with HiGHS.
+"""Expectation and chance constraints as linear programmes over occupation measures.
 
 With the flow x(c) of a policy (:mod:`almostsure.plan.programme.flow`) the problem is
 
@@ -9,8 +9,9 @@ and its dual, with a value V(s) for every state and a price λ ≥ 0 of the cons
 
     minimise  Σ initial V + λ · limit   subject to   V(s) ≥ reward(c) − λ cost(c) + discount · Σ p V   for every choice.
 
-A vertex of the programme is a policy that plays at random in one state at most.  The reference is Altman,
-*Constrained Markov Decision Processes* (1999), chapters 3 and 9.
+A vertex of the programme is a policy that is randomised in at most one state.  The reference is Altman,
+*Constrained Markov Decision Processes* (1999), chapters 3 and 9.  HiGHS solves small programmes, and
+:mod:`almostsure.plan.programme.lagrange` large ones.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from almostsure.plan.programme.highs import highs, is_optimal
 from almostsure.plan.programme.lagrange import Answer, Improper, Priced, Search
 from almostsure.plan.programme.means import gainful
 
-SMALL = 500  # choices up to which HiGHS is the faster one
-REACHED = 1e-7  # a flow into an endless gain below this is none, if the limit is the least one
-CLOSE = 1e-9  # by how much a limit must be above the least to be another one
+SMALL = 500  # choices up to which HiGHS is faster
+REACHED = 1e-7  # at the least limit, a smaller flow into an endless gain counts as none
+CLOSE = 1e-9  # a limit counts as the least one if it is above that by less than this
 
 
 class NoEnd(Exception):
-    """No policy comes to an end with probability one; ``free`` says whether one could go on without a cost."""
+    """No policy ends almost surely; ``free`` says whether some policy can go on for ever without a cost."""
 
     def __init__(self, free: bool) -> None:
         super().__init__(free)
@@ -41,7 +42,7 @@ class NoEnd(Exception):
 
 
 class Endless(Exception):
-    """The constraint allows to reach an end component with a positive mean reward: the model's states in it."""
+    """The constraint allows a policy to reach an end component with a positive mean reward, with these states."""
 
     def __init__(self, states: Ints) -> None:
         super().__init__(states)
@@ -49,7 +50,7 @@ class Endless(Exception):
 
 
 class Programme:
-    """A flow problem made ready, for many limits: each solve starts from the last one's basis."""
+    """A flow problem prepared to be solved for many limits."""
 
     def __init__(self, raw: Flow, discount: float) -> None:
         self.discount = discount
@@ -57,14 +58,14 @@ class Programme:
         if discount == 1:
             raw = self._without_loops(raw)
         flow = raw.keep(reachable(raw), np.ones(raw.num_choices, np.bool_))
-        flow = _with_rest(flow) if discount == 1 else _with_ends(flow)
+        flow = _with_stops(flow) if discount == 1 else _with_terminal_stops(flow)
         self.gainful = gainful(flow) if discount == 1 else np.zeros(flow.num_states, np.bool_)
         self.everything = flow
 
     @cached_property
     def flow(self) -> Flow:
-        """The problem that answers are about: without what has no end, and without endless gains."""
-        # No feasible flow reaches an endless gain (else Endless was raised), so those states can go.
+        """The problem that is solved: without states that have no end, and without endless gains."""
+        # No feasible flow reaches an endless gain (else Endless was raised), so those states can be removed.
         return _trimmed(self.everything, ~self.gainful) if self.discount == 1 else self.everything
 
     @cached_property
@@ -72,12 +73,12 @@ class Programme:
         return _Solver(self.flow, self.discount)
 
     def solve(self, limit: float | None) -> Answer | None:
-        """The best flow with at most ``limit`` cost, or None if there is none; no limit with None."""
+        """The best flow with at most ``limit`` cost (None: any); None if there is none."""
         self._check_endless(limit)
         return self._solver.solve(limit)
 
     def visits(self, answer: Answer) -> Floats:
-        """How often each choice of an answer's flow is played, loops included; a stop once."""
+        """The expected number of plays of each choice in an answer's flow, self-loops included."""
         flow = self.flow
         result: Floats = answer.flow / np.where(flow.is_stop, 1.0, self._leaving[flow.choice])
         return result
@@ -89,7 +90,7 @@ class Programme:
 
     @cached_property
     def least_cost(self) -> float:
-        """The least cost of any policy that comes to an end."""
+        """The least cost of any policy that ends almost surely."""
         flow = self._with_endless_ends() if self.gainful.any() else self.flow
         try:
             return Search(Priced(flow, self.discount)).least
@@ -98,13 +99,16 @@ class Programme:
             return np.inf if answer is None else -answer.value
 
     def _without_loops(self, raw: Flow) -> Flow:
-        """The same problem in which a choice is repeated until it leads elsewhere, however rarely that is."""
+        """The same problem with each choice repeated until it leaves its state, however rarely that is."""
         moves, leaving = without_loops(raw.owner, raw.moves)
         self._leaving = np.where(leaving > 0, leaving, 1.0)
         return replace(raw, moves=moves, reward=raw.reward / self._leaving, cost=raw.cost / self._leaving)
 
     def _check_endless(self, limit: float | None) -> None:
-        """Where an endless gain can be reached, however rarely, and the limit is not the least one, it is worth ∞."""
+        """Raise Endless if some flow within the limit reaches an endless gain: then the return has no bound.
+
+        Above the least limit it is enough that one is reachable, however rarely.
+        """
         if not self.gainful.any():
             return
         flow = self._with_endless_ends()
@@ -118,7 +122,7 @@ class Programme:
             raise Endless(self._component(flow.state[flow.owner[entered[0]]]))
 
     def _with_endless_ends(self) -> Flow:
-        """The problem in which an endless gain is an end; its stops are marked with a reward."""
+        """The problem in which runs may stop in endless gains; these stops are marked by a reward of 1."""
         return _trimmed(self.everything.with_stops(np.flatnonzero(self.gainful), 1.0), np.ones_like(self.gainful))
 
     def _component(self, state: int) -> Ints:
@@ -128,32 +132,32 @@ class Programme:
         return members
 
 
-# ---------------------------------------------------------------------- making a flow problem ready
+# ---------------------------------------------------------------------- preparing a flow problem
 
 
 def _loops(flow: Flow) -> Bools:
-    """Which choices lead to their own state and nowhere else, [choices]."""
+    """A mask of the choices that are self-loops, [choices]."""
     alone: Bools = np.diff(flow.moves.indptr) == 1
     alone[alone] = flow.moves.indices[flow.moves.indptr[:-1][alone]] == flow.owner[alone]
     return alone
 
 
-def _with_rest(flow: Flow) -> Flow:
-    """Add a stop in every end component without reward and cost, and drop the choices that only wait there."""
+def _with_stops(flow: Flow) -> Flow:
+    """Add a stop to each state of an end component without reward and cost, and drop the self-loops there."""
     label, inner = end_components(flow, (flow.reward == 0) & (flow.cost == 0))
     waits = inner & _loops(flow)
     return flow.keep(np.ones(flow.num_states, np.bool_), ~waits).with_stops(np.flatnonzero(label >= 0))
 
 
-def _with_ends(flow: Flow) -> Flow:
-    """With a discount only terminal states need a stop: nothing else can keep a flow for ever."""
+def _with_terminal_stops(flow: Flow) -> Flow:
+    """Replace the self-loops of terminal states by stops; with a discount, all other flows are finite."""
     still = _loops(flow) & (flow.reward == 0) & (flow.cost == 0)
     ends = np.logical_and.reduceat(still, flow.choice_ptr[:-1])
     return flow.keep(np.ones(flow.num_states, np.bool_), ~ends[flow.owner]).with_stops(np.flatnonzero(ends))
 
 
 def _trimmed(flow: Flow, states: Bools) -> Flow:
-    """Leave out all but ``states``, and everything from which no policy surely stops."""
+    """The problem on ``states`` from which some policy stops almost surely; raises NoEnd if an initial state is not."""
     kept = flow.keep(states, np.ones(flow.num_choices, np.bool_))
     ends, choices = surely_stops(kept)
     if not ends[kept.initial > 0].all() or (flow.initial > 0).sum() > (kept.initial > 0).sum():
@@ -166,10 +170,10 @@ def _trimmed(flow: Flow, states: Bools) -> Flow:
 
 
 class _Solver:
-    """One programme; only the limit changes between solves.
+    """Solves one programme for any limit.
 
-    HiGHS solves small ones, and those in which a costly cycle brings reward without end (its price has a lower bound,
-    below which nothing is finite).  On large ones the search for the price is faster by orders of magnitude.
+    HiGHS solves small programmes, and those in which a costly cycle collects reward for ever (so values are infinite
+    for prices below some bound).  On other large ones the search for the price is faster by orders of magnitude.
     """
 
     def __init__(self, flow: Flow, discount: float) -> None:
@@ -182,7 +186,7 @@ class _Solver:
         return Search(self.priced)
 
     def solve(self, limit: float | None) -> Answer | None:
-        """The optimum with the given limit, or None if nothing is feasible."""
+        """The optimum within the given limit; None if infeasible."""
         if self.flow.num_choices > SMALL and self._highs is None:
             try:
                 return self._search.solve(limit)
@@ -196,7 +200,7 @@ class _Solver:
             failed = error
         if answer is not None:
             return answer
-        try:  # HiGHS takes probabilities below 1e-12 for 0
+        try:  # HiGHS drops probabilities below 1e-12
             return self._search.solve(limit)
         except Improper:
             if failed is not None:
@@ -205,7 +209,7 @@ class _Solver:
 
 
 class _Highs:
-    """A programme in HiGHS; each solve starts from the last one's basis."""
+    """A programme in HiGHS; each solve starts from the basis of the last one."""
 
     def __init__(self, flow: Flow, discount: float) -> None:
         self.states = flow.num_states
@@ -213,7 +217,7 @@ class _Highs:
         self.highs = highs(flow.owner, discount * flow.moves, flow.cost, flow.reward, lower, upper)
 
     def solve(self, limit: float | None) -> Answer | None:
-        """The optimum with the given limit, or None if nothing is feasible."""
+        """The optimum within the given limit; None if infeasible."""
         import highspy
 
         self.highs.changeRowBounds(self.states, -np.inf, np.inf if limit is None else limit)

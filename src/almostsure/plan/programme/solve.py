@@ -1,4 +1,4 @@
-"""The best return under a limit of the expected damage or of the risk, with a policy and bounds."""
+"""``Expected`` and ``Chance``: the best return within a limit on the expected damage or the risk, with bounds."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from almostsure.plan.solution import Solution, at_start, check_gap
 from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
 
-SHY = 2.0**-44  # the share of a limit that is not used, so that rounding does not exceed it
+SHY = 2.0**-44  # the share of a limit that is left unused, so that rounding does not exceed it
 APART = "probabilities differ by too many orders of magnitude. Pass a horizon, such as 1,000 steps."
-TRIES = 4  # at a limit that rounding must not exceed
-ROUNDING = 1e-9  # by how much a policy may miss the limit of an expectation or a risk, times the limit if above 1
+TRIES = 4  # solves with a smaller and smaller limit, until rounding does not exceed the given one
+ROUNDING = 1e-9  # by how much a policy may exceed the limit; relative for limits above 1
 
 
 def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> Solution:
-    """Solve one limit of a programme, and prove the answer."""
+    """Solve a programme for the constraint's limit, and prove bounds."""
     try:
         found = _within_limit(mdp, constraint, programme)
     except Endless as endless:
         raise _unbounded(mdp, endless.states % mdp.num_states, constraint) from None
     except NoEnd as stuck:
-        return _hopeless(mdp, constraint, _no_end(constraint, stuck.free), programme.discount, tolerance)
+        return _assured_or_raise(mdp, constraint, _no_end(constraint, stuck.free), programme.discount, tolerance)
     if found is None:
         least, limit = programme.least_cost, limit_of(constraint)
         if least < limit - ROUNDING * max(1.0, limit):
             raise LimitReached(
-                f"{least:.10g} of {limit:g} is the least that must be used, but no best policy was found: {APART}"
+                f"no best policy was found, though {least:.10g} of the limit {limit:g} suffices: {APART}"
             )
         reason = _above_limit(constraint, least)
-        return _hopeless(mdp, constraint, reason, programme.discount, tolerance)
+        return _assured_or_raise(mdp, constraint, reason, programme.discount, tolerance)
     answer, policy, result = found.answer, found.policy, found.result
     value, lower = result.expected_return, result.lower - found.proof.price * max(found.excess, 0.0)
-    upper, proved = _most(mdp, constraint, found.proof, answer, programme.discount, tolerance)
+    upper, proved = _upper(mdp, constraint, found.proof, answer, programme.discount, tolerance)
     proved = proved and found.excess <= 0
     if not mdp.reward.any():
         value, lower, upper, proved = 0.0, 0.0, 0.0, found.excess <= 0
     if upper < lower:
         raise LimitReached(
-            f"the policy's return, {lower:.12g}, is above what was proved to be the most, {upper:.12g}: HiGHS was too "
-            "inexact. Scale the rewards, or report this."
+            f"the policy's return, {lower:.12g}, is above the upper bound, {upper:.12g}: HiGHS was too inexact. "
+            "Scale the rewards, or report this."
         )
     if upper - lower > tolerance * max(1.0, abs(lower)):
         _check_attained(mdp, programme.flow, answer, upper)
@@ -67,21 +67,21 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Found:
-    """An optimal flow, its policy, and what that really does."""
+    """An optimal flow, its policy, and the evaluation of the policy."""
 
     answer: Answer
     proof: Proof
     policy: Policy
     result: Evaluation
-    used: float  # of the limit
-    excess: float  # over the limit, at most
+    used: float  # the expected damage or the risk
+    excess: float  # an upper bound of how far that exceeds the limit
 
 
 def _within_limit(mdp: MDP, constraint: Expected | Chance, programme: Programme) -> _Found | None:
     """The best policy within the limit; None if there is none.
 
-    What rounding lets a policy exceed the limit by is taken off the limit, and the programme solved again.  Where that
-    does not help, since the limit is the least that is possible, the first answer is returned with its excess.
+    If rounding makes the policy exceed the limit, the programme is solved again with a limit reduced by the excess.  If
+    that is infeasible, because the limit is the least possible, the first policy is returned with its excess.
     """
     limit = limit_of(constraint)
     first, less, rounding = None, SHY * limit, ROUNDING * max(1.0, limit)
@@ -110,26 +110,26 @@ def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer
     return _Found(answer=answer, proof=proof, policy=policy, result=result, used=used, excess=excess)
 
 
-def _most(
+def _upper(
     mdp: MDP, constraint: Expected | Chance, proof: Proof, answer: Answer, discount: float, tolerance: float
 ) -> tuple[float, bool]:
-    """What no policy within the limit exceeds, and whether that allows for every rounding.
+    """An upper bound of the return of any policy within the limit, and whether it includes all rounding errors.
 
     Where rewards and the price cancel out on a cycle, no price makes the problem without a limit finite in floating
-    point; then the dual values of the linear programme, raised by its roundings, are what there is.
+    point; then the bound is that of the dual values of the linear programme, raised by some rounding errors.
     """
     limit, budget = limit_of(constraint), budget_of(constraint)
     paid = answer.price * limit
-    tolerance *= max(1.0, abs(answer.value)) / max(1.0, abs(answer.value - paid))  # of what is left when it is paid
+    tolerance *= max(1.0, abs(answer.value)) / max(1.0, abs(answer.value - paid))  # of the remaining value
     free, values, paid = upper_bound(mdp, answer.price, limit, budget=budget, discount=discount, tolerance=tolerance)
     _, upper = at_start(free, values, values)
     return (proof.upper(limit), False) if upper == math.inf else (math.nextafter(upper + paid, math.inf), True)
 
 
-def _hopeless(
+def _assured_or_raise(
     mdp: MDP, constraint: Expected | Chance, reason: Infeasible, discount: float, tolerance: float
 ) -> Solution:
-    """No policy within the limit has a finite return: −∞ with an assured one, if there is any, or else the reason."""
+    """Where no policy within the limit has a finite return: an assured policy with −∞, or else raise the reason."""
     needed = minimal_budget(mdp).smallest_budget()
     budget, limit = (constraint.budget,) * 2 if isinstance(constraint, Chance) else (needed, constraint.limit)
     if discount < 1 or needed > limit:
@@ -139,14 +139,17 @@ def _hopeless(
         assured = solve_assured(mdp, AlmostSure(budget), discount, tolerance)
     if assured is None or assured.value != -math.inf:
         raise LimitReached(
-            f"policies that never take more than {budget} damage are within the limit, but none was found: {APART}"
+            f"no policy within the limit was found, though those that never take more than {budget} damage are: {APART}"
         ) from None
     used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().expected_damage
     return replace(assured, constraint=constraint, used=used, layers=None, _kept={})
 
 
 def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:
-    """A flow that goes round where nothing arrives stands for ever rarer and ever longer visits: a limit, no policy."""
+    """Raise if the flow has a part that no policy attains: a circulation that is not reachable from the start.
+
+    It is the limit of ever rarer and ever longer visits.
+    """
     used = flow.keep(np.ones(flow.num_states, np.bool_), answer.flow > TINY)
     there = np.bincount(flow.owner, answer.flow, minlength=flow.num_states) > TINY
     apart = flow.state[there & ~reachable(used)]

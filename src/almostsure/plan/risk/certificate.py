@@ -1,14 +1,14 @@
-"""Files of risk shields, and what makes one safe: the table of p̄ is its own certificate.
+"""Files of risk shields, and the check that one is safe: the table of p̄ is its own certificate.
 
 This module reads and verifies; it does not solve, and it shares no sums with the solver or the shield.  Floats are
-whole numbers over a power of two, so everything is compared in whole numbers, without any rounding:
+integers over a power of two, so everything is compared in integers, without rounding:
 
 - p̄(s, K) ≥ Σ p · p̄(s', K − d) for some action, where p̄ = 1 once overspent.  So, by induction over the steps, p̄ is never
-  below the least probability of overspending, and one who starts with a risk ρ ≥ p̄ can keep it;
-- p̄ = 0 exactly where k*(s) ≤ K.  That nothing else is 0 follows from the first condition.  That all of it is 0 is found
-  by striking out: as long as some pair with p̄ > 0 is still thought to be safe, one of them must have no action that
-  keeps it among those that are;
-- p̄ at the start is at most the risk that is promised.
+  below the least probability of overspending, and an agent that starts with a risk ρ ≥ p̄ can keep it;
+- p̄ = 0 exactly where k*(s) ≤ K.  That p̄ > 0 elsewhere follows from the first condition.  That p̄ = 0 there is checked
+  by elimination: pairs with p̄ > 0 are unsafe if every action may overspend or lead to an unsafe pair, and in the end
+  all of them must be unsafe;
+- p̄ at the start is at most the promised risk.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Promise(NamedTuple):
 
 
 def write_risks(path: str | PathLike[str], mdp: MDP, promise: Promise) -> None:
-    """Write a file that holds the promise."""
+    """Write the promise to a file."""
     numbers = {"budget": promise.budget, "risk": promise.risk.hex(), "horizon": promise.horizon}
     strings = {name: "" if value is None else str(value) for name, value in numbers.items()}
     arrays = {"least": np.ascontiguousarray(promise.least)}
@@ -50,7 +50,7 @@ def write_risks(path: str | PathLike[str], mdp: MDP, promise: Promise) -> None:
 
 
 def read_risks(path: str | PathLike[str], mdp: MDP) -> Promise:
-    """The promise in a file that belongs to ``mdp``; nothing is verified yet."""
+    """Read the promise from a file for ``mdp``, without verifying it."""
     arrays, strings = load_tensors(path, kind=KIND, model=mdp.fingerprint)
     with must_hold(path, f"a {KIND} of its model"):
         budget, risk = check_budget(int(strings["budget"])), check_risk(float.fromhex(strings["risk"]))
@@ -59,7 +59,7 @@ def read_risks(path: str | PathLike[str], mdp: MDP) -> Promise:
 
 
 def _check_table(mdp: MDP, promise: Promise) -> None:
-    """Refuse what is no table of probabilities for the model, with 1 for what is forbidden."""
+    """Raise unless the table has the model's shape, holds probabilities, and is 1 in forbidden states."""
     rows = (promise.budget + 1) * (1 if promise.horizon is None else promise.horizon + 1)
     least = promise.least
     if least.shape != (rows, mdp.num_states) or least.dtype != np.float64:
@@ -67,11 +67,11 @@ def _check_table(mdp: MDP, promise: Promise) -> None:
     if not ((least >= 0) & (least <= 1)).all():
         raise CertificateError("risks must be probabilities, 0 … 1")
     if promise.horizon is not None and (least[: promise.budget + 1, forbidden_values(mdp) > 0] < 1).any():
-        raise CertificateError("what is forbidden must have a risk of 1")
+        raise CertificateError("forbidden states must have a risk of 1")
 
 
 def check_risks(mdp: MDP, promise: Promise) -> None:
-    """Verify all that a file promises: see the module's docstring."""
+    """Verify all conditions of the module's docstring."""
     _check_table(mdp, promise)
     _check_zeros(mdp, promise)
     _check_sums(mdp, promise)
@@ -83,7 +83,7 @@ def check_risks(mdp: MDP, promise: Promise) -> None:
 
 
 def _check_sums(mdp: MDP, promise: Promise) -> None:
-    """p̄ is at least Σ p · p̄' of some action, in every row of the table."""
+    """Raise unless p̄ is at least Σ p · p̄' of some action, in every row of the table."""
     rows = promise.budget + 1
     values, one = _whole(promise.least)
     shares, _ = _whole(mdp.probability)
@@ -97,13 +97,13 @@ def _check_sums(mdp: MDP, promise: Promise) -> None:
         short = np.flatnonzero(~np.logical_or.reduceat(enough.astype(np.bool_), choices))
         if short.size:
             raise CertificateError(
-                f"the risk of {mdp.describe_state(int(short[0]))} with {row % rows} left is too small: every action "
-                f"has a larger one than {float(promise.least[row, short[0]])!r}"
+                f"the risk of {mdp.describe_state(int(short[0]))} with {row % rows} left is too small: that of every "
+                f"action is above {float(promise.least[row, short[0]])!r}"
             )
 
 
 def _check_zeros(mdp: MDP, promise: Promise) -> None:
-    """p̄ is 0 wherever the budget suffices for certain."""
+    """Raise unless p̄ is 0 wherever the remaining budget suffices almost surely."""
     rows = promise.budget + 1
     blocks = promise.least.reshape(-1, rows, mdp.num_states) > 0
     if promise.horizon is None:
@@ -118,7 +118,7 @@ def _check_zeros(mdp: MDP, promise: Promise) -> None:
 
 
 def _lost(mdp: MDP, unsafe: Bools, asked: Bools) -> Bools:
-    """Which of the pairs that are asked about have an outcome that overspends or is unsafe, whatever is played."""
+    """The pairs among ``asked`` in which every action may overspend or lead to an unsafe pair; a mask."""
     outcomes, choices = mdp.outcome_ptr[:-1].astype(np.int64), mdp.choice_ptr[:-1].astype(np.int64)
     result = np.zeros_like(asked)
     for row in np.flatnonzero(asked.any(axis=1)).tolist():
@@ -129,14 +129,14 @@ def _lost(mdp: MDP, unsafe: Bools, asked: Bools) -> Bools:
 
 
 def _none_left(mdp: MDP, safe: Bools) -> None:
-    """Refuse a table if a pair that is safe has a risk."""
+    """Raise if there is a safe pair with a positive risk: these are given as a mask."""
     if safe.any():
         left, state = (int(x[0]) for x in np.nonzero(safe))
         raise CertificateError(f"the risk of {mdp.describe_state(state)} must be 0: {left} left suffices there")
 
 
 def _whole(numbers: Floats) -> tuple[npt.NDArray[np.object_], int]:
-    """Floats as whole numbers, exactly, and the power of two that stands for 1."""
+    """Floats as exact integers over a common power of two, and this power."""
     found, place = np.unique(numbers, return_inverse=True)
     ratios = [number.as_integer_ratio() for number in found.tolist()]
     one = max(below for _, below in ratios)
@@ -145,7 +145,7 @@ def _whole(numbers: Floats) -> tuple[npt.NDArray[np.object_], int]:
 
 
 def risk_at_start(mdp: MDP, least: Floats) -> float:
-    """The risk with which a run begins, rounded up: the start is a draw like any other."""
+    """The least risk of a run, rounded up: the mean of p̄ over the initial distribution."""
     states, found = mdp.initial_states, least[-1, mdp.initial_states]  # the last row has all steps and all the budget
     if states.size == 1:
         return float(found[0])
@@ -153,12 +153,12 @@ def risk_at_start(mdp: MDP, least: Floats) -> float:
 
 
 def known_probabilities(mdp: MDP) -> MDP:
-    """The model, if it knows how probable its outcomes are."""
+    """The model itself; raises if its probabilities are not known."""
     mdp.require_probabilities("RiskShield")
     if mdp.unknown is not None or mdp.origin.counted:
         raise ModelError(
-            "a RiskShield needs the model's probabilities, and this model was learned: which outcomes are possible "
-            "is known with the stated confidence, how probable they are is not. Use Shield, or a model with known "
+            "a RiskShield needs the model's probabilities, and this model was learned: the possible outcomes are known "
+            "with the stated confidence, but their probabilities are not. Use Shield, or a model with known "
             "probabilities."
         )
     return mdp

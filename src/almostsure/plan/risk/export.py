@@ -1,4 +1,4 @@
-"""What a shield with a stated risk allows, for where this package is not: all q̄ and p̄, as the shield has them."""
+"""Risk shields as a Python module or a C header that do not need this package: tables of all q̄ and p̄."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _entries(shield: RiskShield) -> dict[str, npt.NDArray[Any]]:
-    """Where each state's choices begin, their actions, q̄ of each choice and p̄ of each state, by rows."""
+    """The tables: offsets of each state's choices, their actions, and by row q̄ of each choice and p̄ of each state."""
     mdp, rows = shield.mdp, len(shield.least)
     used_rows = rows if shield.horizon is None else rows - shield.budget - 1  # with one step left or more
     require(8 * used_rows * mdp.num_choices, "the exported risks", "Export a shield for a smaller budget.")
@@ -44,18 +44,18 @@ HEADER = """\
  *   actions  {actions}
  *   promise  more than {budget} damage with a probability of at most {risk}, whoever plays{steps}
  *
- * A run begins with remaining = {NAME}_BUDGET and the risk {risk}{start_note}.
+ * A run begins with remaining = {NAME}_BUDGET and risk = {risk}{start_note}.
  *
  * int {name}_allowed(uint32_t state, int32_t remaining, double risk, uint32_t steps_left, uint8_t *mask)
  *
- *   Sets mask[a], for a = 0 ... {NAME}_NUM_ACTIONS - 1, to 1 where action a is allowed, and to 0 elsewhere, and
- *   returns how many are: 1 or more.  Otherwise the whole mask is 0 and the result is negative.  steps_left counts the
- *   steps before this one is played; it is ignored where {NAME}_HORIZON is 0.
+ *   Sets mask[a], for a = 0 ... {NAME}_NUM_ACTIONS - 1, to 1 if action a is allowed and to 0 if not.  Returns the
+ *   number of allowed actions, 1 or more; otherwise the whole mask is 0 and the result is negative.  steps_left is the
+ *   number of steps left before this one is played; it is ignored if {NAME}_HORIZON is 0.
  *
  * double {name}_risk_after(uint32_t state, int32_t remaining, double risk, uint32_t steps_left,
  *                          uint32_t action, uint32_t next_state, int32_t damage)
  *
- *   What is left of the risk after an allowed action; negative where the action was not allowed.
+ *   Returns the remaining risk after an allowed action; negative if the action was not allowed.
  *
  *     {NAME}_UNKNOWN_STATE    the model has no such state
  *     {NAME}_NO_SAFE_ACTION   no action keeps the risk, or the action was not allowed
@@ -69,7 +69,7 @@ HEADER = """\
 #include <math.h>
 
 #if defined(__FAST_MATH__) || (defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0)
-#error "compile without -ffast-math and with FLT_EVAL_METHOD 0: the promise rests on how sums are rounded"
+#error "compile without -ffast-math and with FLT_EVAL_METHOD 0: the promise depends on the rounding of sums"
 #endif
 
 #define {NAME}_NUM_CHOICES {num_choices}u
@@ -82,7 +82,7 @@ HEADER = """\
 #define {NAME}_NO_MASK (-4)
 #define {NAME}_BAD_RISK (-5)
 
-/* Where each state's entries begin, their actions, the risk that each takes, and the least risk of each state. */
+/* Offsets of each state's entries, their actions, the risk that each takes, and the least risk of each state. */
 """
 
 FUNCTION = """
@@ -161,5 +161,5 @@ def export_c(shield: RiskShield, path: str | PathLike[str], *, name: str) -> Pat
         num_choices=shield.mdp.num_choices,
         risk=f"{shield.risk!r}",
         steps="" if shield.horizon is None else f", within {counted(shield.horizon, 'step')}",
-        start_note=": its share of it, which RiskShield.begin says, where there are several starts" if several else "",
+        start_note=" on average: each initial state has the share that RiskShield.begin returns" if several else "",
     )

@@ -1,9 +1,9 @@
-"""The model inside a risk shield: whatever is played in it keeps the risk, so any learner or solver can have it.
+"""The model inside a risk shield: every policy of it keeps the risk, so any learner or solver can be used on it.
 
-Its states are (s, K, c), where ρ = p̄ + (1 − p̄) c is the risk that is left.  In these terms an allowed action leads to
-c' = (ρ − q̄)/(1 − q̄).  Since ρ grows with p̄, c' ≥ c for an action with q̄ ≤ p̄: the careful ones cost nothing.  So c is
-rounded down to one of finitely many shares of what it is at the start, only careful actions never lose any of it, and
-rounding down keeps the theorem of :mod:`almostsure.plan.risk.shield`.  Once overspent, everything is allowed.
+Its states are (s, K, c), where ρ = p̄ + (1 − p̄) c is the remaining risk.  In these terms an allowed action leads to
+c' = (ρ − q̄)/(1 − q̄), and c' ≥ c for an action with q̄ ≤ p̄: careful actions cost nothing.  So c is rounded down to one
+of finitely many shares of its initial value, except that careful actions leave it unchanged.  Rounding down keeps the
+theorem of :mod:`almostsure.plan.risk.shield`.  Once overspent, everything is allowed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Risked:
     """A model whose states are (state, remaining, risk) of another one."""
 
     mdp: MDP
-    states: Ints  # [mdp.num_states] the state of each
-    remaining: Ints  # [mdp.num_states] what is left of the budget; −1 once overspent
-    risk: Floats  # [mdp.num_states] what is left of the risk
+    states: Ints  # [mdp.num_states] the other model's state
+    remaining: Ints  # [mdp.num_states] the remaining budget; −1 once overspent
+    risk: Floats  # [mdp.num_states] the remaining risk
 
     def outcomes(self, of: MDP) -> Ints:
-        """Which outcome of the other model ``of`` each outcome is, [mdp.num_outcomes]."""
+        """The outcome of the other model, ``of``, that each outcome stands for, [mdp.num_outcomes]."""
         inside = self.mdp
         owner = self.states[inside.choice_states()]
         found = of.find_choices(owner, inside.choice_action)
-        choices = np.where(found < 0, of.choice_ptr[owner], found)  # where nothing happens, actions need not agree
+        choices = np.where(found < 0, of.choice_ptr[owner], found)  # in terminal states, actions need not agree
         theirs = np.lexsort((of.reward, of.damage, of.successor, of.outcome_choices()))
         ours = np.lexsort((inside.reward, inside.damage, self.states[inside.successor], inside.outcome_choices()))
         result = np.empty(inside.num_outcomes, np.int64)
@@ -48,19 +48,19 @@ class Risked:
         return result
 
     def __repr__(self) -> str:
-        return f"<Risked: mdp {repr(self.mdp)[6:-1]}; states, remaining and risk say what each stands for>"
+        return f"<Risked: mdp {repr(self.mdp)[6:-1]}; .states, .remaining and .risk describe its states>"
 
 
 def restrict(shield: RiskShield, levels: int) -> Risked:
     """See :meth:`almostsure.RiskShield.restrict`."""
     levels = count("levels", levels)
     if shield.horizon is not None:
-        raise ArgumentError("a shield for a number of steps is not restricted; take product(mdp, Steps(T)) instead")
+        raise ArgumentError("a shield with a horizon has no restricted model; make one for product(mdp, Steps(T))")
     return _Search(shield, levels).model()
 
 
 class _Search:
-    """Breadth-first search through (state, remaining, level), a whole frontier at a time."""
+    """Breadth-first search through (state, remaining, level), frontier by frontier."""
 
     def __init__(self, shield: RiskShield, levels: int) -> None:
         self.shield, self.mdp, self.levels = shield, shield.mdp, levels
@@ -73,7 +73,7 @@ class _Search:
         self.most = 1.0 if shield.risk >= 1 else float(max(shares.min(), 0.0) * SAFELY)  # the same at every start
 
     def model(self) -> Risked:
-        """The model of what can be reached."""
+        """The model on the reachable (state, remaining, level)."""
         frontier, known, columns = self.starts, self.starts, []
         while frontier.size:
             rows, target = self._expand(frontier)
@@ -85,9 +85,9 @@ class _Search:
         return self._built(known, source, outcome, target)
 
     def _expand(self, frontier: Ints) -> tuple[tuple[Ints, Ints], Ints]:
-        """All outcomes of what is allowed at some places, and where they lead."""
+        """All outcomes of allowed actions from a frontier: sources and outcomes, and the targets."""
         mdp, shield = self.mdp, self.shield
-        state, left, level = self._place(frontier)
+        state, left, level = self._decode(frontier)
         goes_on = ~self.over[state]
         choice, owner = spans(mdp.choice_ptr, state[goes_on])
         owner = np.flatnonzero(goes_on)[owner]
@@ -107,7 +107,7 @@ class _Search:
 
     def _built(self, known: Ints, source: Ints, outcome: Ints, target: Ints) -> Risked:
         mdp = self.mdp
-        state, left, level = self._place(known)
+        state, left, level = self._decode(known)
         choice = mdp.outcome_choices()[outcome]
         at = np.searchsorted(known, self.starts).tolist()
         risk = np.where(left < 0, 1.0, self._risk(self.shield.least_risks(state, left), level))
@@ -126,20 +126,20 @@ class _Search:
         )  # fmt: skip
         return Risked(mdp=small, states=state, remaining=left, risk=risk)
 
-    # ------------------------------------------------------------------ places
+    # ------------------------------------------------------------------ states as numbers
 
     def _code(self, state: Ints, left: Ints, level: Ints) -> Ints:
-        """The number of a place; an episode that is over or overspent has no level."""
+        """(state, remaining, level) as one number; terminal or overspent, the level is 0."""
         none = (left < 0) | self.over[state]
         row = (np.maximum(left, -1) + 1) * (self.levels + 1) + np.where(none, 0, level)
         return row * self.mdp.num_states + state
 
-    def _place(self, code: Ints) -> tuple[Ints, Ints, Ints]:
+    def _decode(self, code: Ints) -> tuple[Ints, Ints, Ints]:
         row, state = np.divmod(code, self.mdp.num_states)
         left, level = np.divmod(row, self.levels + 1)
         return state, left - 1, level
 
     def _risk(self, least: Floats, level: Ints) -> Floats:
-        """ρ = p̄ + (1 − p̄) c, never above what c stands for; p̄ where nothing is left."""
+        """ρ = p̄ + (1 − p̄) c, rounded down but never below p̄; p̄ at level 0."""
         extra = (1 - least) * (self.most * level / self.levels)
         return np.where(level == 0, least, np.where(self.most >= 1, 1.0, np.maximum(least + extra * SAFELY, least)))

@@ -1,31 +1,31 @@
-"""The least probability of overspending, enclosed from both sides.
+"""The least probability of overspending, enclosed by value iteration from both sides.
 
 Let p*(s, K) be the least probability, over all policies, of taking more than K damage from s on.  It is 0 exactly
-where k*(s) ≤ K.  Elsewhere it is the fixed point of
+where k*(s) ≤ K.  Elsewhere it is the unique fixed point of
 
-    p(s, K) = min over a of q(s, K, a),   q(s, K, a) = Σ p(s', d | s, a) · p(s', K − d),   p(s', K) = 1 for K < 0
+    p(s, K) = min over a of q(s, K, a),   q(s, K, a) = Σ p(s', d | s, a) · p(s', K − d),   p(s', K) = 1 for K < 0.
 
-and the only one: a policy that stayed for ever among the states with k*(s) > K, without damage, would show that
-k*(s) = 0 there.  So iterating from 1 downwards and from 0 upwards both lead to p*, and enclose it at every step.
+It is unique since a policy that stayed for ever among states with k*(s) > K, without damage, would show that k*(s) = 0
+there.  So iterations from 1 downwards and from 0 upwards both converge to p*, and enclose it at every step.
 
-*Upper bounds hold in floating point.*  Sums are scaled up by more than rounding can have lost, so every value that is
-stored is at least the q̄ of some action, computed from the values stored with it.  Floating-point sums are monotone in
-their terms, so this stays true when other values fall later.  A table p̄ with p̄ ≥ min q̄ and p̄ = 1 once overspent is at
-least p*, whenever the iteration stops.
+*Upper bounds hold in floating point.*  Sums are scaled up by more than their rounding error, so every stored value is
+at least the q̄ of some action, computed from the values stored with it.  Floating-point sums are monotone in their
+terms, so this stays true when other values fall later.  A table p̄ with p̄ ≥ min q̄ and p̄ = 1 once overspent is at least
+p*, whenever the iteration stops.
 
-*Loops.*  Where an outcome stays at (s, K), q is a convex combination of p̄(s, K) and of A/B, the sum over the other
-outcomes divided by their share.  So max(p̄(s, K), A/B) is an upper bound of q as well, and iterating A/B does not wait
-for a loop to be left.
+*Self-loops.*  If an outcome stays at (s, K), q is a convex combination of p̄(s, K) and of A/B, the sum over the other
+outcomes divided by their probability.  So max(p̄(s, K), A/B) is an upper bound of q as well, and iterating A/B converges
+however rarely the self-loop is left.
 
 *Horizons.*  With t steps left, p_t(s, K) = min over a of Σ p · p_{t−1}(s', K − d), and p_0 = 0 unless overspent (or
 forbidden): a recursion, one row for each (t, K), with the same rounding up.
 
-*Certain loss.*  p* = 1 exactly where no outcomes, of whatever choices, lead to a pair with p* = 0: if some do, whoever
-tries them and then plays safe has a chance.  These pairs are found on the graph, by searching backwards, and need no
-sweeps; the others are swept in the order in which the search finds them.
+*Certain loss.*  p* = 1 exactly where no pair with p* = 0 is reachable by any outcomes: otherwise a policy that follows
+these outcomes and then plays safe avoids overspending with positive probability.  These pairs are found by a backward
+search on the graph and need no sweeps; the others are swept in the order in which the search finds them.
 
-*Layers.*  Damage only lowers K, so K = 0, 1, 2, … are solved in turn; p̄(·, K − 1) is a valid start for K, since more
-budget never makes overspending more likely.
+*Layers.*  Damage only lowers K, so K = 0, 1, 2, … are solved in turn.  p̄(·, K − 1) is a valid start for K, since a
+larger budget never makes overspending more likely.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.plan.risk.sums import Sums, both_sums, part_of, sums_of
 from almostsure.progress import Bar
 
-PLAIN_WORK = 20_000  # open choices over all layers below which waiting for a compiler does not pay …
-PLAIN_SWEEPS = 400  # … unless the bounds close in slowly
-PLAIN_STEPS = 2_000_000  # the same for a horizon: outcomes times budgets times steps
-MOST_SWEEPS = 200_000
-SWEEPS_AT_ONCE = 20  # between two looks at Ctrl-C
+PLAIN_WORK = 20_000  # open choices over all layers below which compiling does not pay …
+PLAIN_SWEEPS = 400  # … unless the bounds converge slowly
+PLAIN_STEPS = 2_000_000  # the same for a horizon: outcomes · budgets · steps
+MOST_SWEEPS = 200_000  # per layer
+SWEEPS_AT_ONCE = 20  # sweeps between two checks for Ctrl-C
 
 
 class LeastRisk(NamedTuple):
@@ -56,9 +56,9 @@ class LeastRisk(NamedTuple):
 
 
 def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float, sweeps: int = MOST_SWEEPS) -> LeastRisk:
-    """Bounds of p* for every state and every remaining budget, closer than ``tolerance`` where floats allow it.
+    """Bounds of p* for every state and every remaining budget, within ``tolerance`` where floats allow it.
 
-    After so many sweeps of a layer they stay as far apart as they are.
+    They may stay further apart in a layer that takes more than ``sweeps`` sweeps.
 
     Parameters
     ----------
@@ -84,14 +84,14 @@ def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float, sweeps: in
 
 
 class Edges(NamedTuple):
-    """Which of some states lead to each state without damage, side by side."""
+    """The predecessors of each state by damage-free outcomes."""
 
     ptr: Ints  # [num_states + 1]
     source: Ints
 
 
 def _free_edges(sums: Sums, states: Ints) -> Edges:
-    """The edges from some states, by where they lead."""
+    """The damage-free edges from some states, grouped by target."""
     choice, place = spans(sums.choice_ptr, states)
     outcome, of = spans(sums.outcome_ptr, choice)
     free = sums.damage[outcome] == 0
@@ -101,7 +101,7 @@ def _free_edges(sums: Sums, states: Ints) -> Edges:
 
 
 def search_plain(sums: Sums, edges: Edges, upper: Floats, level: int, needy: Ints) -> Ints:
-    """The pairs of a layer with p* < 1, those that lead to safe or lower ones first; the others read 1."""
+    """The states of a layer with p* < 1, breadth first from those that lead to safe pairs or lower layers."""
     waits = np.zeros(upper.shape[1], np.bool_)
     waits[needy] = True
     choice, place = spans(sums.choice_ptr, needy)
@@ -122,20 +122,20 @@ def search_plain(sums: Sums, edges: Edges, upper: Floats, level: int, needy: Int
 def _settle(
     tables: tuple[Sums, Floats, Floats], level: int, states: Ints, tolerance: float, plain_sweeps: int, most: int
 ) -> None:
-    """Sweep one layer until its bounds are close, or until nothing moves any more."""
+    """Sweep one layer until its bounds are within the tolerance or no longer change."""
     for done in range(0, most, SWEEPS_AT_ONCE):
         sweep = sweep_plain if done < plain_sweeps else _compiled().sweep_layer
         gap, moves = sweep(*tables, level, states, SWEEPS_AT_ONCE, tolerance)
-        if gap <= tolerance or not moves:  # as close as asked for, or as floats get
+        if gap <= tolerance or not moves:
             return
 
 
 def sweep_plain(
     sums: Sums, upper: Floats, lower: Floats, level: int, states: Ints, sweeps: int, tolerance: float
 ) -> tuple[float, bool]:
-    """The plain twin of the compiled sweeps: all states at once, from the values before.
+    """The plain twin of the compiled sweeps, with Jacobi updates.
 
-    Returns the greatest distance between the bounds, and whether the last sweep changed any.
+    Returns the largest distance between the bounds, and whether the last sweep changed any.
     """
     choices, owner = spans(sums.choice_ptr, states)
     first = np.searchsorted(owner, np.arange(states.size))

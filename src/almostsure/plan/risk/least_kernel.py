@@ -1,6 +1,6 @@
 """The compiled twins of the search, the sweeps and the steps of :mod:`almostsure.plan.risk.least`.
 
-In a sweep, a state's new value is used at once, and states whose bounds are close are left alone: both only save time.
+Sweeps use new values at once (Gauss–Seidel), and skip states whose bounds are close: both only save time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from almostsure.plan.risk.sums import TINY
 
 @njit(cache=True)
 def search_layer(sums: Any, edges: Any, upper: Any, level: int, needy: Any) -> Any:  # pragma: no cover - compiled
-    """The pairs of a layer with p* < 1, breadth first from those that lead to safe or lower ones."""
+    """The states of a layer with p* < 1, breadth first from those that lead to safe pairs or lower layers."""
     waits = np.zeros(upper.shape[1], np.bool_)
     found, size = np.empty_like(needy), 0
     for s in needy:
@@ -36,7 +36,7 @@ def search_layer(sums: Any, edges: Any, upper: Any, level: int, needy: Any) -> A
 
 @njit(cache=True)
 def leads_on(sums: Any, upper: Any, level: int, s: int) -> bool:  # pragma: no cover - compiled
-    """Whether any outcome of any choice has a chance already."""
+    """Whether some outcome of a state leads to a pair with an upper bound below 1."""
     for o in range(sums.outcome_ptr[sums.choice_ptr[s]], sums.outcome_ptr[sums.choice_ptr[s + 1]]):
         left = level - np.int64(sums.damage[o])
         if left >= 0 and upper[left, sums.successor[o]] < 1.0:
@@ -48,7 +48,7 @@ def leads_on(sums: Any, upper: Any, level: int, s: int) -> bool:  # pragma: no c
 def sweep_layer(
     sums: Any, upper: Any, lower: Any, level: int, states: Any, sweeps: int, tolerance: float
 ) -> tuple[float, bool]:  # pragma: no cover - compiled
-    """Sweep the states of a layer; returns the greatest distance between the bounds, and whether any still moves."""
+    """Sweep the states of a layer; returns the largest distance of bounds, and whether the last sweep changed any."""
     gap, moves = np.inf, True
     for number in range(sweeps):
         gap, moves = 0.0, False

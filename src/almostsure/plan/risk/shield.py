@@ -1,29 +1,29 @@
 """``RiskShield``: whatever the agent does, the budget is overspent with a probability of at most ``risk``.
 
-Where no finite budget holds with certainty, or only at too high a price, one may accept a stated risk ρ₀.  The shield
-carries what is left of it, ρ, beside what remains of the budget, K.  Let p̄(s, K) be an upper bound of the least
+Where no finite budget suffices almost surely, or only at too high a price, a stated risk ρ₀ may be acceptable.  The
+shield carries the remaining risk ρ beside the remaining budget K.  Let p̄(s, K) be an upper bound of the least
 probability of overspending (:mod:`almostsure.plan.risk.least`), 1 once overspent, and let q̄(s, K, a) be an upper bound
 of Σ p · p̄(s', K'), with p̄ ≥ min over a of q̄.
 
-- An action is allowed where q̄(s, K, a) ≤ ρ.
-- After an outcome that leads to (s', K'), the risk that is left is
+- An action is allowed if q̄(s, K, a) ≤ ρ.
+- After an outcome that leads to (s', K'), the remaining risk is
 
       ρ' = p̄' + (1 − p̄') · (ρ − q̄) / (1 − q̄)     (1 if q̄ = 1),   p̄' = p̄(s', K'),   rounded down, never below p̄'.
 
-**Theorem.**  If p̄(s₀, Δ) ≤ ρ₀, every agent that plays allowed actions only, learning or hostile, overspends Δ with a
+**Theorem.**  If p̄(s₀, Δ) ≤ ρ₀, every agent that plays only allowed actions, even a hostile one, overspends Δ with a
 probability of at most ρ₀, and there is always an allowed action.
 
 *Proof.*  Let c = (ρ − q̄)/(1 − q̄), which lies in [0, 1] since q̄ ≤ ρ ≤ 1.  The mean of p̄' over the outcomes is at most q̄,
 so the mean of ρ' = p̄' (1 − c) + c is at most q̄ (1 − c) + c = ρ: ρ is a supermartingale with values in [0, 1].  Since
 ρ' ≥ p̄' ≥ min q̄ there is an allowed action again.  Once overspent p̄' = 1 and so ρ' = 1, and it stays there.  Hence
-P(overspent by step t) ≤ E ρ_t ≤ ρ₀ for every t.  Rounding ρ' down keeps all of this, as long as ρ' ≥ p̄'.  ∎
+P(overspent by step t) ≤ E ρ_t ≤ ρ₀ for every t.  Rounding ρ' down keeps all of this while ρ' ≥ p̄'.  ∎
 
-The q̄ must be made of the same p̄ that ρ' uses: with separate bounds the mean of ρ' could exceed ρ, and waiting would
-gain risk.  With ρ = 0 the allowed actions are those with q̄ = 0, that is k*(s, a) ≤ K: the :class:`almostsure.Shield`.
-With ρ = 1 nothing is forbidden, and ρ stays 1.
+The q̄ must be computed from the same p̄ that ρ' uses: with separate bounds the mean of ρ' could exceed ρ, and waiting
+would increase the risk.  With ρ = 0 the allowed actions are those with q̄ = 0, that is k*(s, a) ≤ K: the
+:class:`almostsure.Shield`.  With ρ = 1 nothing is forbidden, and ρ stays 1.
 
-*With a horizon* of T steps the tables have the steps that are left as one more index: p̄_t ≥ min over a of q̄_t, and q̄_t
-is made of p̄_{t−1}.  The proof is the same, step by step, up to the last.
+*With a horizon* of T steps the tables are indexed by the number of steps left as well: p̄_t ≥ min over a of q̄_t, and q̄_t
+is computed from p̄_{t−1}.  The proof is the same.
 """
 
 from __future__ import annotations
@@ -70,25 +70,25 @@ TOLERANCE = 1e-8
 @names_right_word
 @final
 class RiskShield:
-    """Allows what keeps the probability of overspending ``budget`` at or below ``risk``, whoever plays.
+    """Allows the actions that keep the probability of overspending ``budget`` at or below ``risk``, for every agent.
 
     Parameters
     ----------
     mdp
-        The model.  Its probabilities matter here, so a model that was learned from samples is refused.
+        The model.  Its probabilities matter, so models learned from samples are refused.
     budget
         The damage that an episode may take.
     risk
         The probability with which it may take more, 0 … 1.
     horizon
-        Count only so many steps.  The shield then carries the steps that are left, too.
+        Count only so many steps.  The shield then also carries the number of steps left.
     tolerance
-        How close p̄ must be to the least risk.  A looser one is computed sooner and allows a little less.
+        How close p̄ must be to the least risk.  A larger tolerance takes less time and allows a little less.
 
     Raises
     ------
     Infeasible
-        If ``risk`` is below the least probability of overspending from the start; ``needed`` is what suffices.
+        If ``risk`` is below the least probability of overspending from the start; ``needed`` is a risk that suffices.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class RiskShield:
     >>> run = shield.begin(0, 0)
     >>> shield.allowed(*run), shield.allowed(0, 0, 0.05)
     (array([0, 1]), array([1]))
-    >>> round(shield.after(run, 0, 1, 0)[2], 4)  # the crossing went well: less risk is left
+    >>> round(shield.after(run, 0, 1, 0)[2], 4)  # the remaining risk, after crossing without damage
     0.1667
     """
 
@@ -118,19 +118,17 @@ class RiskShield:
         self._prepare()
 
     def _solved(self, tolerance: float) -> Floats:
-        """The table of p̄: one row for each remaining budget, and for each number of steps left."""
+        """The table of p̄: one row per remaining budget (and per number of steps left)."""
         if self.horizon is not None:
             return least_within(self.mdp, self.budget, self.horizon)
         needed = minimal_budget(self.mdp, cap=self.budget).of_state
         return least_risk(self.mdp, needed, self.budget, tolerance).upper
 
     def _prepare(self) -> None:
-        """Nothing changes from here on; the risk at the start."""
+        """Freeze the table, and distribute the risk over the initial states."""
         self.least.flags.writeable = False
         self._start = self._share_risk()
-        self._asked: tuple[tuple[int, ...], Floats] = (), np.zeros(0)  # where one was asked last, and the answer
-
-    # What look-ups need of the model is made when the first one asks.
+        self._asked: tuple[tuple[int, ...], Floats] = (), np.zeros(0)  # the last argument of _risks_at, and its result
 
     @cached_property
     def _sums(self) -> Sums:
@@ -142,11 +140,11 @@ class RiskShield:
 
     @property
     def carries(self) -> tuple[str, ...]:
-        """What it carries beside the state."""
+        """The names of the quantities that a run carries beside the state."""
         return ("remaining", "risk") if self.horizon is None else ("remaining", "risk", "steps_left")
 
     def within(self, steps: int) -> RiskShield:
-        """The shield for episodes that end after fewer steps, which allows more; itself where they do not."""
+        """The shield for a shorter horizon, which allows more; itself if ``steps`` is not less than the horizon."""
         if self.horizon is None or steps >= self.horizon:
             return self
         result = copy(self)
@@ -156,11 +154,11 @@ class RiskShield:
 
     @property
     def space(self) -> MDP:
-        """The states and actions that it knows: its model's."""
+        """The model, whose states and actions the shield knows."""
         return self.mdp
 
     def _share_risk(self) -> dict[int, float]:
-        """The risk with which a run begins in each initial state: the start is a draw like any other."""
+        """The initial risk in each initial state, such that its mean is ``risk``: the start is a random outcome too."""
         states, mean = self.mdp.initial_states, risk_at_start(self.mdp, self.least)
         one = np.array([self.risk])
         shares = one if states.size == 1 else _left(self.risk, mean, self.least[-1, states])
@@ -183,17 +181,17 @@ class RiskShield:
     def allowed(
         self, state: int | str, remaining: int, risk: float, steps_left: int | None = None
     ) -> npt.NDArray[np.int64]:
-        """The ids of the actions that are allowed with what remains of the budget and of the risk, ascending.
+        """The ids of the actions that are allowed with the remaining budget and risk, ascending.
 
         Raises
         ------
         NoSafeAction
-            If ``risk`` is less than the least risk there, or no step is left.
+            If ``risk`` is below the least risk there, or no step is left.
         """
         s, left, rho = self.mdp.state(state), whole("remaining", remaining), check_risk(risk)
         steps = self._step(steps_left)
         if steps < 1:
-            check_steps_left(self.mdp, np.array([s]), np.array([left]), np.array([steps]), self.horizon)  # says so
+            check_steps_left(self.mdp, np.array([s]), np.array([left]), np.array([steps]), self.horizon)  # raises
         safe = np.flatnonzero(self._risks_at(s, left, steps) <= rho)
         if not safe.size:
             self._refuse(s, left, rho, steps)
@@ -206,7 +204,7 @@ class RiskShield:
         risk: npt.ArrayLike,
         steps_left: npt.ArrayLike | None = None,
     ) -> Bools:
-        """Which actions are allowed, for many runs at once: [n, num_actions].  No row is empty.
+        """The mask of allowed actions for many runs: [n, num_actions].  No row is empty.
 
         Raises
         ------
@@ -221,7 +219,7 @@ class RiskShield:
         check_states(self.mdp, s)
         odd = ~((rho >= 0) & (rho <= 1))
         if odd.any():
-            check_risk(float(rho[np.argmax(odd)]))  # says what is wrong
+            check_risk(float(rho[np.argmax(odd)]))  # raises
         steps = self._steps(s.size, steps_left)
         check_steps_left(self.mdp, s, left, steps, self.horizon)
         choices, owner = spans(self.mdp.choice_ptr, s)
@@ -246,14 +244,14 @@ class RiskShield:
     # ------------------------------------------------------------------ runs
 
     def begin(self, state: Any, budget: int | None = None) -> Run:
-        """The run (state, remaining, risk) that begins in a state, and the steps left if there is a horizon.
+        """The run (state, remaining, risk) that begins in a state; with a horizon, also the steps left.
 
-        For an array of states, arrays.  ``budget`` may be less than the shield was made for.  An initial state gets its
-        share of the risk, another one all of it.
+        For an array of states, arrays.  ``budget`` may be less than the shield's.  An initial state gets its share of
+        the risk, any other state all of it.
         """
         remaining = self.budget if budget is None else check_budget(budget)
         if remaining > self.budget:
-            raise ArgumentError(f"budget must be at most the {self.budget} that this shield is for; got {remaining}")
+            raise ArgumentError(f"budget must be at most {self.budget}, the shield's budget; got {remaining}")
         states = np.ravel(whole_array("states", indices(self.mdp, state)))
         check_states(self.mdp, states)
         whole_budget = remaining == self.budget
@@ -273,14 +271,14 @@ class RiskShield:
         state, remaining, risk, *steps = run
         if isinstance(next_state, np.ndarray) and next_state.ndim:
             left = remaining - self._outcomes.damages(state, action, next_state, damage)
-            choices = self.mdp.find_choices(state, action)  # they exist: it happened
+            choices = self.mdp.find_choices(state, action)  # they exist, since they have been played
             before = self._steps(choices.size, *steps)
             after = self._after(choices, remaining, risk, next_state, left, before)
             return next_state, left, after, *(x - 1 for x in steps)
         try:
             spent = self._outcomes.known[state, action, next_state, damage, type(damage)]
             s, a, reached = state, action, next_state
-        except (KeyError, TypeError):  # asked for the first time, or not by plain numbers
+        except (KeyError, TypeError):  # not in the cache, or not plain numbers
             s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
             spent = self._outcomes.damage(s, a, reached, damage)
         kept = self._kept(self.mdp.choice(s, a), s, remaining, risk, reached, spent, *steps)
@@ -296,7 +294,7 @@ class RiskShield:
         damage: int,
         steps_left: int | None = None,
     ) -> float:
-        """The risk that is left after an action led to a state and did some damage; ``steps_left`` is before it."""
+        """The remaining risk after an action with its next state and damage; ``steps_left`` counts this step."""
         choice, s, reached = self.mdp.choice(state, action), self.mdp.state(state), self.mdp.state(next_state)
         return self._kept(choice, s, remaining, risk, reached, whole("damage", damage), steps_left)
 
@@ -329,10 +327,10 @@ class RiskShield:
     # ------------------------------------------------------------------ the model inside
 
     def restrict(self, levels: int = 64) -> Risked:
-        """The model on (state, remaining, risk) with what is allowed there: whatever is played in it keeps the risk.
+        """The model on (state, remaining, risk) with the allowed actions only: every policy of it keeps the risk.
 
-        Any solver or learner can have it, and ``evaluate`` tells the exact risk of a policy of it.  The risk that is
-        left takes ``levels`` values above the least one: more of them forbid a little less.
+        Any solver or learner can be used on it, and ``evaluate`` returns the exact risk of its policies.  The remaining
+        risk has ``levels`` values above the least one; with more of them, slightly more is allowed.
 
         Examples
         --------
@@ -348,9 +346,9 @@ class RiskShield:
         return restrict(self, levels)
 
     def least_risks(self, states: Ints, remaining: Ints, steps: Ints | None = None) -> Floats:
-        """p̄ of many pairs; 1 once overspent.  More than the budget is as good as the budget.
+        """p̄ of many pairs; 1 once overspent.  More than the budget counts as the budget.
 
-        ``steps`` are those that are left, by default all; they are ignored without a horizon.
+        ``steps`` are the steps left, by default the horizon; without a horizon they are ignored.
         """
         row = np.clip(remaining, 0, self.budget)
         if self.horizon is not None:
@@ -359,7 +357,7 @@ class RiskShield:
         return result
 
     def risks_of_choices(self, remaining: Ints, choices: Ints, steps: Ints | None = None) -> Floats:
-        """q̄ of many choices with what remains; 1 once overspent.  See :meth:`least_risks` about ``steps``."""
+        """q̄ of many choices with remaining budgets; 1 once overspent.  For ``steps`` see :meth:`least_risks`."""
         first = None
         if self.horizon is not None:
             left = np.full(choices.size, self.horizon) if steps is None else steps
@@ -377,7 +375,7 @@ class RiskShield:
     def _risks_at(self, state: int, remaining: int, steps: int) -> Floats:
         """q̄ of all choices of one state."""
         place, (last, risks) = (state, remaining, steps), self._asked
-        if place == last:  # what a step takes was asked when it was allowed; the tables never change
+        if place == last:  # ``allowed`` asks first, then ``after``
             return risks
         if remaining < 0:
             return np.ones(int(self.mdp.choice_ptr[state + 1] - self.mdp.choice_ptr[state]))
@@ -394,7 +392,7 @@ class RiskShield:
 
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: Model) -> RiskShield:
-        """Read a shield of ``mdp``.  A file with a risk that is too small, or not 0 where it must be, is refused."""
+        """Read a shield of ``mdp``.  Files with a risk that is too small, or not 0 where it must be, are refused."""
         file_name(path, "RiskShield.load(path, mdp)")
         model, result = as_model(mdp), cls.__new__(cls)
         promise = read_risks(path, known_probabilities(model))
@@ -407,7 +405,7 @@ class RiskShield:
         return result
 
     def _check_sums(self) -> None:
-        """p̄ ≥ min q̄ as this shield computes them, so that it never runs out of actions."""
+        """Raise unless p̄ ≥ min q̄ as this shield computes them, so that some action is always allowed."""
         first = 0 if self.horizon is None else self.budget + 1
         begin = self.mdp.choice_ptr[:-1].astype(np.int64)
         for row in range(len(self.least) - first):
@@ -416,16 +414,16 @@ class RiskShield:
                 raise CertificateError(f"the risk of {self.mdp.describe_state(int(short[0]))} is too small")
 
     def risks_in(self, row: int) -> Floats:
-        """q̄ of every choice, for one row: a remaining budget, plus (budget + 1) for each step left after the next."""
+        """q̄ of every choice for row ``remaining`` + (budget + 1) · t, with t + 1 steps left."""
         steps, remaining = divmod(row, self.budget + 1)
         choices = np.arange(self.mdp.num_choices)
         return self.risks_of_choices(np.full(choices.size, remaining), choices, np.full(choices.size, steps + 1))
 
     def export_numpy(self, path: str | PathLike[str]) -> tuple[Path, Path]:
-        """Write a Python module and its table, which need NumPy and nothing of ours.
+        """Write a Python module and its table, which need only NumPy.
 
-        It has ``allowed(state, remaining, risk)`` and ``risk_after(state, remaining, risk, action, next_state,
-        damage)``, with ``steps_left`` as one more argument where there is a horizon.  Returns both paths.
+        The module has ``allowed(state, remaining, risk)`` and ``risk_after(state, remaining, risk, action, next_state,
+        damage)``, with ``steps_left`` as a further argument if there is a horizon.  Returns both paths.
         """
         from almostsure.plan.risk.export import export_numpy
 
@@ -440,7 +438,7 @@ class RiskShield:
     # ------------------------------------------------------------------ pieces
 
     def _steps(self, size: int, steps_left: npt.ArrayLike | None = None) -> Ints:
-        """The steps left of each of many runs; ones without a horizon, where nobody looks at them."""
+        """The steps left of each of many runs, checked; without a horizon all 1, and not used."""
         if self.horizon is None:
             if steps_left is not None:
                 raise ArgumentError(
@@ -459,7 +457,7 @@ class RiskShield:
         if self.horizon is None and steps_left is None:
             return 1
         if self.horizon is not None and type(steps_left) is int and 0 <= steps_left <= self.horizon:
-            return steps_left  # at once
+            return steps_left
         return int(self._steps(1, steps_left)[0])
 
     def __repr__(self) -> str:
@@ -476,7 +474,7 @@ class RiskShield:
 def _left(risk: Any, used: Any, least: Any) -> Floats:
     """ρ' = p̄' + (1 − p̄') (ρ − q̄)/(1 − q̄), rounded down but never below p̄'; 1 where ρ = 1."""
     below = np.nextafter
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # q̄ = 1: a share of nothing
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # q̄ = 1: 0 / 0
         share = below(below(risk - used, 0.0) / below(1.0 - used, 2.0), 0.0)
     extra = below(below(1.0 - least, 0.0) * np.minimum(np.maximum(share, 0.0), 1.0), 0.0)
     result: Floats = np.where(risk >= 1.0, 1.0, np.maximum(below(least + extra, 0.0), least))

@@ -1,7 +1,7 @@
 """q̄(s, K, a), the risk of a choice: a sum over its outcomes, rounded up.
 
-Products and sums are scaled up by more than rounding can have lost, so that what the proof of
-:mod:`almostsure.plan.risk.shield` needs holds for the numbers as they are stored.
+Products and sums are scaled up by more than their rounding error, so that the inequalities in the proof of
+:mod:`almostsure.plan.risk.shield` hold for the stored numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TINY = 5e-324  # the least positive number: a product of positive numbers is not
 
 
 class Sums(NamedTuple):
-    """What the sums q(s, K, a) are made of."""
+    """The arrays for the sums q(s, K, a)."""
 
     choice_ptr: Ints  # [num_states + 1]
     outcome_ptr: Ints  # [num_choices + 1]
@@ -27,17 +27,20 @@ class Sums(NamedTuple):
     damage: npt.NDArray[np.uint8]  # [num_outcomes]
     probability: Floats  # [num_outcomes]
     owner: Ints  # [num_choices] the state of each choice
-    margin: Floats  # [num_choices] by which a quotient of two sums is multiplied so that it is never too small
-    scale: Floats  # [num_choices] the same for one sum, divided by what the probabilities sum to
-    leaves: Bools  # [num_outcomes] whether it leads out of (s, K)
-    leaving: Floats  # [num_choices] the probability of these
+    margin: (
+        Floats  # [num_choices] the factor by which a quotient of two sums is scaled up, so that it is never too small
+    )
+    scale: Floats  # [num_choices] the same for one sum, divided by the sum of the probabilities
+    leaves: Bools  # [num_outcomes] whether the outcome leads out of (s, K)
+    leaving: Floats  # [num_choices] the probability of these outcomes
 
 
 def sums_of(mdp: MDP, *, times: int = 1) -> Sums:
-    """The sums of a model.  Values are found with the margin taken twice: asking with it once then allows something."""
-    margin = (
-        1.0 + times * (3.0 * np.diff(mdp.outcome_ptr) + 8.0) * EPSILON
-    )  # more than products, sums and quotient round off
+    """The sums of a model, with so many ``times`` the margin for rounding.
+
+    p̄ is computed with twice the margin, and q̄ with once, so that some action always has q̄ ≤ p̄.
+    """
+    margin = 1.0 + times * (3.0 * np.diff(mdp.outcome_ptr) + 8.0) * EPSILON  # exceeds the rounding of all operations
     begin, owner = mdp.outcome_ptr[:-1].astype(np.int64), mdp.choice_states()
     shares = np.add.reduceat(mdp.probability, begin)
     leaves = (mdp.successor != owner[mdp.outcome_choices()]) | (mdp.damage > 0)
@@ -47,18 +50,18 @@ def sums_of(mdp: MDP, *, times: int = 1) -> Sums:
 
 
 class Part(NamedTuple):
-    """Some choices with what remains, and their outcomes."""
+    """Some choices with remaining budgets, and their outcomes."""
 
     choices: Ints | slice
     outcomes: Ints | slice
-    begin: Ints  # where those of each choice begin among the outcomes
-    remaining: Ints | int  # of each choice, or of all
-    left: Ints  # after each outcome
-    first: Ints | int | None  # the first row with one step less, of each outcome or of all, if the table has steps
+    begin: Ints  # offsets of each choice's outcomes
+    remaining: Ints | int  # the remaining budget of each choice, or of all
+    left: Ints  # the remaining budget after each outcome
+    first: Ints | int | None  # if the table has steps: the first row with one step less, of each outcome or of all
 
 
 def part_of(sums: Sums, remaining: Ints, choices: Ints, first: Ints | None = None) -> Part:
-    """Any choices, each with what remains."""
+    """Any choices, each with a remaining budget."""
     outcomes, owner = spans(sums.outcome_ptr, choices)
     begin = np.searchsorted(owner, np.arange(choices.size))
     left = remaining[owner] - sums.damage[outcomes]
@@ -66,7 +69,7 @@ def part_of(sums: Sums, remaining: Ints, choices: Ints, first: Ints | None = Non
 
 
 def part_at(sums: Sums, remaining: int, state: int, first: int | None = None) -> Part:
-    """All choices of one state: they stand side by side, so that nothing is gathered."""
+    """All choices of one state, as slices, so that nothing is copied."""
     choices = slice(int(sums.choice_ptr[state]), int(sums.choice_ptr[state + 1]))
     ptr = sums.outcome_ptr[choices.start : choices.stop + 1].astype(np.int64)
     outcomes = slice(int(ptr[0]), int(ptr[-1]))
@@ -74,7 +77,7 @@ def part_at(sums: Sums, remaining: int, state: int, first: int | None = None) ->
 
 
 def risks_of(sums: Sums, upper: Floats, part: Part) -> Floats:
-    """q̄(s, K, a): an upper bound of the risk of each choice with what remains, 0 or more."""
+    """q̄(s, K, a): an upper bound of the risk of each choice with its remaining budget (0 or more)."""
     terms = _terms(sums, upper, part, up=True)
     direct = _over_all(sums, part, terms, up=True)
     if part.first is not None:
@@ -85,7 +88,7 @@ def risks_of(sums: Sums, upper: Floats, part: Part) -> Floats:
 
 
 def both_sums(sums: Sums, table: Floats, part: Part, *, up: bool) -> tuple[Floats, Floats]:
-    """Σ p · p(s', K') of each choice over all outcomes, and over those that leave (s, K), divided by their share."""
+    """Σ p · p(s', K') of each choice over all outcomes, and the mean of p over the outcomes that leave (s, K)."""
     terms = _terms(sums, table, part, up=up)
     return _over_all(sums, part, terms, up=up), _over_leaving(sums, part, terms, up=up)
 

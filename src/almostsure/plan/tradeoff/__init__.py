@@ -1,1 +1,1 @@
-"""The best return against the budget, the expected damage and the risk, and which budget to ask for."""
+"""The best return against the budget, the expected damage and the risk, and how to choose the budget."""

@@ -1,9 +1,9 @@
-"""Two damages: which pairs of budgets suffice.
+"""``budget_frontier``: the pairs of budgets that suffice for two kinds of damage.
 
-With K₂ left of the second budget, let v(s, K₂) be the least first budget that suffices: it is the minimal budget of the
-model on (state, K₂) in which a step that the second budget cannot pay for is forbidden.  One solution of that model has
-it for every state and every K₂ up to a largest one.  From which K₂ on more does not help is found by swapping roles: it
-is the least second budget that goes with the least first one.
+With K₂ left of the second budget, let v(s, K₂) be the least first budget that suffices.  It is the minimal budget of
+the model on (state, K₂) in which a step that exceeds the second budget is forbidden.  One solution of that model gives
+v for every state and every K₂ up to a largest one.  The K₂ from which on v no longer falls is found by swapping roles:
+it is the least second budget that suffices together with the least first one.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ Pair = tuple[int, int]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BudgetFrontier:
-    """Which pairs of budgets suffice, for every state; :meth:`pairs` lists those of which neither can be lowered.
+    """The pairs of budgets that suffice, for every state; :meth:`pairs` lists the minimal ones.
 
     Examples
     --------
     >>> import almostsure as asure
     >>> rows = [(0, 0, 1, 1, 0, 2), (0, 1, 1, 1, 0, 0)]
     >>> mdp = asure.from_transitions(*zip(*rows), terminal=[1])
-    >>> budget_frontier(mdp, [0, 3, 0]).pairs()  # 2 damage and nothing else, or 3 of something else
+    >>> budget_frontier(mdp, [0, 3, 0]).pairs()  # 2 of the model's damage, or 3 of the other
     [(2, 0), (0, 3)]
     """
 
     mdp: MDP
-    first: npt.NDArray[np.int32]  # [most + 1, num_states] the least first budget with a second one of 0 … most
+    first: npt.NDArray[np.int32]  # [most + 1, num_states] the least first budget for each second budget 0 … most
 
     @property
     def most(self) -> int:
-        """The largest second budget that need be looked at: more of it lowers no state's first budget."""
+        """The largest second budget considered; by default, more of it lowers no state's first budget."""
         return len(self.first) - 1
 
     def pairs(self, state: int | str | None = None) -> list[Pair]:
-        """The pairs (first, second) of which neither can be lowered, at a state or, by default, at the start."""
+        """The minimal pairs (first, second): neither can be lowered.  At a state or, by default, at the start."""
         at = self.mdp.initial_states if state is None else np.array([self.mdp.state(state)])
         needs = self.first[:, at].max(axis=1).tolist()
         before = [INFINITE, *needs]
@@ -67,7 +67,7 @@ class BudgetFrontier:
         return any(a <= one and b <= two for a, b in self.pairs(state))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the pairs that suffice at the start on Matplotlib axes, by default on new ones; they are returned."""
+        """Draw the pairs that suffice at the start on Matplotlib axes (by default new ones), and return the axes."""
         from almostsure.plots import axes_for
 
         pairs = self.pairs()
@@ -85,12 +85,12 @@ class BudgetFrontier:
     def __repr__(self) -> str:
         pairs = self.pairs()
         shown = ", ".join(map(str, pairs[:6])) + (", …" if len(pairs) > 6 else "")
-        return f"<BudgetFrontier: at the start (first, second) must be at least {shown}>"
+        return f"<BudgetFrontier: minimal pairs (first, second) at the start: {shown}>"
 
 
 @names_right_word
 def budget_frontier(mdp: Model, damage: Given, *, most: int | None = None) -> BudgetFrontier:
-    """The exact pairs of budgets that suffice for the model's damage and for another one.
+    """The exact pairs of budgets that suffice for the model's damage and a second kind of damage.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def budget_frontier(mdp: Model, damage: Given, *, most: int | None = None) -> Bu
         The second: a label, a mapping from labels to whole numbers, one whole number per outcome, or a function
         ``damage(state, action, next_state, reward, terminated)``.
     most
-        The largest second budget to look at; by default as many as make a difference somewhere.
+        The largest second budget to consider; by default the largest that makes a difference in some state.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def budget_frontier(mdp: Model, damage: Given, *, most: int | None = None) -> Bu
 
 
 def _range(mdp: MDP, second: Ints) -> int:
-    """The least second budget with which every state can do with its least first one: roles are swapped."""
+    """The least second budget with which the least first budget suffices in every state."""
     alone = minimal_budget(mdp).of_state
     finite = alone < INFINITE
     if not finite.any():
@@ -140,7 +140,7 @@ def _range(mdp: MDP, second: Ints) -> int:
 
 
 def _unfolded(mdp: MDP, paid: Ints, limited: Ints, most: int) -> npt.NDArray[np.int32]:
-    """What each state needs of one damage with 0 … most left of the other, [most + 1, num_states]."""
+    """The minimal budget of each state for one damage with 0 … most left of the other, [most + 1, num_states]."""
     rows, size = most + 1, mdp.num_states
     require(BYTES_PER_OUTCOME * rows * mdp.num_outcomes, f"{rows:,} budgets of the other damage", "Pass most=.")
     goes_on = np.flatnonzero(~mdp.is_terminal()[mdp.choice_states()[mdp.outcome_choices()]])

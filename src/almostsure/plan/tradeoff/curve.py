@@ -1,4 +1,4 @@
-"""The best return against the budget, also where it is infeasible or has no bound."""
+"""The best assured return for every budget, also where it is infeasible or unbounded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from almostsure.plan.solve import solve_policy
 
 
 def no_sure_end(curve: Floats, least: int) -> str:
-    """What to say where the least budget is safe, but no policy is sure to reach an end with it; nothing elsewhere."""
+    """A sentence for a least budget that is safe, but with which no policy ends almost surely; otherwise empty."""
     if least >= curve.size or curve[least] != -math.inf:
         return ""
     ends = np.flatnonzero(curve > -math.inf)
@@ -24,9 +24,9 @@ def no_sure_end(curve: Floats, least: int) -> str:
 
 
 def assured_curve(mdp: MDP, budget: int, *, discount: float = 1.0, tolerance: float = 1e-8) -> Floats:
-    """The best assured return for the budgets 0 … budget; NaN where infeasible, plus infinity where it has no bound.
+    """The best assured return for the budgets 0 … budget; NaN where infeasible, plus infinity where unbounded.
 
-    More budget never returns less.  So if the return has no bound at ``budget``, halving finds from where on.
+    The return never falls with the budget, so bisection finds the least budget with which it is unbounded.
     """
 
     def solve(most: int) -> Floats | None:
@@ -72,7 +72,7 @@ def _value_at(solution: Solution, at: Expected | Chance) -> float:
 
 
 def _assured_curve(solution: Solution) -> Floats:
-    """The best return at the start for the budgets 0 … budget; NaN where it is infeasible or not defined."""
+    """The best assured return for the budgets 0 … budget; NaN where it is infeasible or not defined."""
     from almostsure.plan.assured import layers
 
     mdp, budget = solution.mdp, solution.policy.budget or 0

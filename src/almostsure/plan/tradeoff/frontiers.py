@@ -1,4 +1,4 @@
-"""The price of certainty: the best return against the budget, against the expected damage and against the risk."""
+"""``frontier``: the best return against the budget, the expected damage and the risk, and the price of certainty."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RISKS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frontier:
-    """Three curves of the best return on one model.  NaN: infeasible; plus infinity: the return has no bound.
+    """Three curves of the best return on one model.  NaN: infeasible; plus infinity: unbounded.
 
     Examples
     --------
@@ -47,11 +47,14 @@ class Frontier:
     limits: Floats  # [l], limits of the expected damage
     expected: Floats  # [l], the best return within them
     risks: Floats  # [e], probabilities of more than ``budget`` damage
-    chance: Floats  # [e], the best return with them; empty where a discount rules it out
+    chance: Floats  # [e], the best return with them
 
     @property
     def price_of_certainty(self) -> Floats:
-        """What "never" costs against "on average", for each budget 0 … budget, where that limit was computed."""
+        """The best return within k damage on average minus that with never more than k, for each budget k.
+
+        NaN for budgets that are not among the limits.
+        """
         at = {float(limit): value for limit, value in zip(self.limits, self.expected, strict=True)}
         return np.array([at.get(float(k), math.nan) - v for k, v in zip(self.budgets, self.assured, strict=True)])
 
@@ -101,17 +104,17 @@ def frontier(
     budget
         The largest budget; the risks are those of more damage than that.
     limits
-        Of the expected damage; by default 21 from 0 to ``budget``, and the whole numbers.
+        Limits of the expected damage; by default 21 from 0 to ``budget``, and all whole numbers in between.
     risks
-        By default 0, 0.001, … 1.  With a discount only 0 and 1 have an answer (see :func:`solve_policy`), and are
-        the default.
+        Probabilities of more than ``budget`` damage; by default 0, 0.001, … 1.  With a discount only 0 and 1 can be
+        solved (see :func:`solve_policy`), and are the default.
     discount, tolerance
         As for :func:`solve_policy`.
 
     Raises
     ------
     Interrupted
-        Ctrl-C; ``kept`` has all budgets, and the averages and risks that were found.
+        Ctrl-C; ``kept`` has all budgets, and the limits and risks solved so far.
 
     Examples
     --------
@@ -124,18 +127,18 @@ def frontier(
     tolerance = check_tolerance(tolerance)
     by_default = np.union1d(np.linspace(0, budget, POINTS), np.arange(budget + 1))
     means = [Expected(x) for x in (by_default.tolist() if limits is None else limits)]
-    odds = [Chance(budget, x) for x in ((RISKS if discount == 1 else (0.0, 1.0)) if risks is None else risks)]
-    if discount < 1 and any(0 < x.risk < 1 for x in odds):
-        raise ArgumentError("with a discount, only the risks 0 and 1 have an answer; leave risks out")
-    return _curves(mdp, budget, means, odds, discount, tolerance)
+    chances = [Chance(budget, x) for x in ((RISKS if discount == 1 else (0.0, 1.0)) if risks is None else risks)]
+    if discount < 1 and any(0 < x.risk < 1 for x in chances):
+        raise ArgumentError("with a discount, only the risks 0 and 1 can be solved; leave risks out")
+    return _curves(mdp, budget, means, chances, discount, tolerance)
 
 
 def _curves(
-    mdp: MDP, budget: int, means: list[Expected], odds: list[Chance], discount: float, tolerance: float
+    mdp: MDP, budget: int, means: list[Expected], chances: list[Chance], discount: float, tolerance: float
 ) -> Frontier:
     assured = assured_curve(mdp, budget, discount=discount, tolerance=tolerance)
     programmes = {most: Programme(flow_of(mdp, most), discount) for most in (None, budget)}
-    constraints: list[Expected | Chance] = [*means, *odds]
+    constraints: list[Expected | Chance] = [*means, *chances]
     values, stopped = list[float](), False
     try:
         with Bar("best returns", len(constraints)) as bar:
@@ -154,11 +157,11 @@ def _curves(
         assured=assured,
         limits=np.array([x.limit for x in means[: len(expected)]]),
         expected=np.array(expected),
-        risks=np.array([x.risk for x in odds[: len(chance)]]),
+        risks=np.array([x.risk for x in chances[: len(chance)]]),
         chance=np.array(chance),
     )
     if stopped:
-        found = f"{len(expected)} of {len(means)} averages and {len(chance)} of {len(odds)} risks"
+        found = f"{len(expected)} of {len(means)} averages and {len(chance)} of {len(chances)} risks"
         raise Interrupted(f"interrupted after {found}; .kept has these and all budgets.", kept=curves)
     return curves
 

@@ -1,4 +1,4 @@
-"""The pictures of frontiers and suggestions."""
+"""Plots of frontiers and suggestions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASSURED, EXPECTED, CHANCE, LIMIT = "#1b6ca8", "#d1603d", "#6a4c93", "#777777"
 
 
 def draw_frontier(frontier: Frontier, ax: Axes | None) -> Axes:
-    """Return against damage and, on new axes, return against risk beside it."""
+    """Draw return against damage and, on new axes, return against risk beside it."""
     shown = panels(2, 10, 4.2, sharey=True) if ax is None else [ax]
     _against_damage(shown[0], frontier)
     for axes in shown[1:]:
@@ -83,7 +83,7 @@ def _against_risk(axes: Axes, frontier: Frontier) -> None:
 
 
 def draw_suggestion(suggestion: Suggestion, ax: Axes | None) -> Axes:
-    """The best return against the budget, with the three numbers that frame the choice."""
+    """Draw the best return against the budget, with the three numbers of a suggestion."""
     axes = axes_for(ax, 6.4, 4.0)
     budgets, known = np.arange(len(suggestion.curve)), np.isfinite(suggestion.curve)
     axes.step(
@@ -100,7 +100,7 @@ def draw_suggestion(suggestion: Suggestion, ax: Axes | None) -> Axes:
 
 
 def _frame(axes: Axes, suggestion: Suggestion) -> None:
-    """The region that is infeasible, the limit, and where more stops paying."""
+    """Mark the infeasible region, the limit, and the budget from which on more hardly pays."""
     if suggestion.least > 0:
         axes.axvspan(-1, suggestion.least - 0.5, color=ASSURED, alpha=0.08, lw=0, label="nothing is safe")
     if math.isfinite(suggestion.limit):

@@ -1,9 +1,8 @@
-"""``suggest_budget``: which budget to ask for.
+"""``suggest_budget``: how to choose the budget.
 
-Three numbers frame the choice of Δ.  Below the *least* budget nothing is safe.  Above the *limit* no budget returns:
-that is the best return of all choices whose k* is finite, had their damage no price
-(:mod:`almostsure.plan.assured.plateau`).
-And from ``pays_until`` on, what more budget could still add is a small share of what it adds in all.
+Three numbers help to choose Δ.  Below the *least* budget nothing is safe.  No budget returns more than the *limit*, the
+best return without a budget over all choices with a finite k* (:mod:`almostsure.plan.assured.plateau`).  From
+``pays_until`` on, all that a larger budget could still add is a small share of the gain from the least budget on.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from almostsure.plan.tradeoff.curve import assured_curve
 if TYPE_CHECKING:
     from almostsure.plots import Axes
 
-TOLERANCE = 0.01  # by default: more budget has stopped paying when all that it could add is this share
-TEN = 10  # budgets above the least one that are looked at first, and where none was asked for
-MANY = 1024  # and at most, unless the user says
-AFTER = 2  # budgets that are shown beyond the one from which more hardly pays
-ROUNDING = 1e-7  # times the limit, if above 1: what the solver's tolerance may hide
+TOLERANCE = 0.01  # the default tolerance
+TEN = 10  # budgets above the least one that are solved first, and that a default budget is chosen from
+MANY = 1024  # at most, unless ``most`` is given
+AFTER = 2  # budgets that are shown beyond ``pays_until``
+ROUNDING = 1e-7  # differences below this, relative for limits above 1, are within the solver's tolerance
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Suggestion:
-    """How much budget is needed, and how much pays.  Made by :func:`suggest_budget`; print it.
+    """How much budget is needed, and how much pays off: the result of :func:`suggest_budget`.  Print it.
 
     Examples
     --------
@@ -50,11 +49,9 @@ class Suggestion:
     mdp: MDP
     least: int  # the least budget from which safety is possible at the start
     curve: Floats  # [most + 1], best returns for the budgets 0 … most; NaN below the least
-    limit: float  # no total returns more; plus infinity if more budget can return any amount
-    pays_until: (
-        int | None
-    )  # the least budget that comes within the tolerance of the limit; None if none on the curve does
-    tolerance: float  # as a share of what the limit is worth above the least budget
+    limit: float  # an upper bound of the return for every budget; plus infinity if there is none
+    pays_until: int | None  # the least budget on the curve within the tolerance of the limit; None if there is none
+    tolerance: float  # relative to the limit minus the return with the least budget
 
     @property
     def most(self) -> int:
@@ -63,11 +60,11 @@ class Suggestion:
 
     @property
     def budget(self) -> int:
-        """The budget to try first: where more stops paying, or the largest one known if it never does."""
+        """The budget to try first: ``pays_until``, or the largest budget on the curve if there is none."""
         return self.most if self.pays_until is None else self.pays_until
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the curve on Matplotlib axes, by default on new ones; they are returned."""
+        """Draw the curve on Matplotlib axes (by default new ones), and return the axes."""
         from almostsure.plan.tradeoff.pictures import draw_suggestion
 
         return draw_suggestion(self, ax)
@@ -88,16 +85,16 @@ class Suggestion:
 
 @names_right_word
 def suggest_budget(mdp: Model, *, most: int | None = None, tolerance: float = TOLERANCE) -> Suggestion:
-    """How to choose the budget: the least that is safe, what each further unit returns, and where that stops paying.
+    """How to choose the budget: the least that is safe, the return for each further unit, and where more stops paying.
 
     Parameters
     ----------
     mdp
         The model, an example's name, or a file.
     most
-        The largest budget to look at; by default, until more stops paying (or 1,024 above the least).
+        The largest budget to consider; by default, until more stops paying (or 1,280 above the least).
     tolerance
-        More budget has stopped paying when all that it could still add is at most this share of what it adds in all.
+        A budget is enough if a larger one could add at most this share of the gain from the least budget to the limit.
 
     Returns
     -------
@@ -107,7 +104,7 @@ def suggest_budget(mdp: Model, *, most: int | None = None, tolerance: float = TO
     Raises
     ------
     Infeasible
-        If no budget suffices at the start, or none up to ``most``; it says how damage is forced.
+        If no budget suffices at the start, or none up to ``most``; the message shows how damage is forced.
 
     Examples
     --------
@@ -128,7 +125,7 @@ def suggest_budget(mdp: Model, *, most: int | None = None, tolerance: float = TO
     minimal = minimal_budget(mdp)
     least = minimal.smallest_budget()
     if least == INFINITE or (most is not None and check_budget(most, "most") < least):
-        solve_policy(mdp, AlmostSure(most or 0))  # says what is needed, and why
+        solve_policy(mdp, AlmostSure(most or 0))  # raises Infeasible
     limit = _limit(mdp, minimal)
     curve = (
         assured_curve(mdp, check_budget(most, "most")) if most is not None else _until_it_pays(mdp, least, limit, share)
@@ -140,12 +137,12 @@ def suggest_budget(mdp: Model, *, most: int | None = None, tolerance: float = TO
 
 
 def default_budget(curve: Floats, least: int) -> int:
-    """The budget where none was asked for: the first after which more hardly pays, among the least and the next ten.
+    """The budget to use if none is given: the first after which more hardly pays, among the least and the next ten.
 
     Parameters
     ----------
     curve
-        The best returns, by budget; what is infinite or NaN is not looked at.
+        The best returns, by budget; infinite values and NaN are ignored.
     least
         The least budget that is safe at the start.
     """
@@ -156,7 +153,7 @@ def default_budget(curve: Floats, least: int) -> int:
 
 
 def _limit(mdp: MDP, minimal: MinimalBudget) -> float:
-    """What no budget returns more than."""
+    """An upper bound of the return for every budget."""
     try:
         above = without_budget(mdp, minimal.of_choice)
     except UnboundedReturn:
@@ -165,7 +162,7 @@ def _limit(mdp: MDP, minimal: MinimalBudget) -> float:
 
 
 def _until_it_pays(mdp: MDP, least: int, limit: float, share: float) -> Floats:
-    """The curve up to a budget that is twice as large each time, until more stops paying."""
+    """The curve for more and more budgets (twice as many above the least each time), until more stops paying."""
     rows = TEN
     while True:
         curve = assured_curve(mdp, least + rows)

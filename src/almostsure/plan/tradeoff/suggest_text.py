@@ -1,4 +1,4 @@
-"""A suggestion as a small table with bars."""
+"""The text of a suggestion: a small table with bars."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 WIDTH = 24  # of the longest bar
 ROWS = 16  # at most
 EIGHTHS = "▏▎▍▌▋▊▉█"
-SEEN = 1e-4  # a gain below this share of the whole gain has no row of its own
-ROUNDING = 1e-9  # times the largest return, if above 1: less is no gain
+SEEN = 1e-4  # a gain below this share of the whole gain has no row
+ROUNDING = 1e-9  # smaller differences, relative to the largest return if above 1, are no gain
 
 
 def text(suggestion: Suggestion) -> str:
@@ -52,12 +52,12 @@ def _remarks(suggestion: Suggestion) -> list[str]:
     if suggestion.limit < math.inf:
         return [*unsure, f"no budget returns more than {_number(suggestion.limit)}"]
     if suggestion.pays_until is None:
-        return [*unsure, "there is no end to it: with enough budget the return exceeds any number"]
+        return [*unsure, "with enough budget the return exceeds any number"]
     return [*unsure, "from there on reward is collected for ever, without damage: use a discount, or end the episode"]
 
 
 def _left_out(suggestion: Suggestion, adding: list[int], shown: list[int]) -> list[str]:
-    """What the table does not show, if anything."""
+    """A line about budgets that the table does not show, if any."""
     if len(shown) < len(adding):
         return [f"{len(shown)} of the {len(adding):,} budgets that add something are shown; .curve has all"]
     between = np.setdiff1d(np.arange(shown[0], shown[-1]), shown)
@@ -81,7 +81,7 @@ def _table(suggestion: Suggestion, budgets: list[int]) -> list[str]:
 
 
 def _adding(suggestion: Suggestion) -> list[int]:
-    """The least budget, those that add something to the one before, and where it ends."""
+    """The least budget, those that add something to the one before, and ``pays_until``."""
     curve, least = suggestion.curve, suggestion.least
     finite = curve[np.isfinite(curve)]
     gained = float(finite.max() - finite.min()) if finite.size else 0.0
@@ -94,7 +94,7 @@ def _adding(suggestion: Suggestion) -> list[int]:
 
 
 def _some(budgets: list[int], suggested: int) -> list[int]:
-    """At most so many as the table has rows, the first, the last and the suggested one among them."""
+    """At most ``ROWS`` of the budgets, with the first, the last and the suggested one among them."""
     if len(budgets) <= ROWS:
         return budgets
     kept = {budgets[0], budgets[-1], suggested}
@@ -102,10 +102,10 @@ def _some(budgets: list[int], suggested: int) -> list[int]:
 
 
 def shares(suggestion: Suggestion, budgets: Sequence[int]) -> list[float | None]:
-    """How much of the way from the least return to the limit, or to the largest value known, each budget goes.
+    """The lengths of the bars: each return's position between the least return and the limit (or the largest return).
 
-    The way is that of the whole curve, whichever budgets are shown.  Nothing where a return is −∞; and then the least
-    finite return is half of the way, or all of it.
+    The scale is that of the whole curve, whichever budgets are shown.  None where the return is −∞; if there is such a
+    budget, the least finite return is at one half, or at 1 if all finite returns are equal.
     """
     curve = suggestion.curve[suggestion.least :]
     values, finite = suggestion.curve[list(budgets)], curve[np.isfinite(curve)]
@@ -136,5 +136,5 @@ def _gain(before: float, now: float) -> str:
 
 
 def _rounding(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    """What is no difference between returns of this size."""
+    """The difference below which returns of this size count as equal."""
     return ROUNDING * max(1.0, float(np.abs(values).max(initial=0.0)))

@@ -96,8 +96,10 @@ def test_who_cannot_get_out_without_risk_is_known_before_the_equations(monkeypat
     rows += [(near, 1, end, 1, -1, 2)] if way_out else []
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[end])
     lost = []
-    lose = component.Component.lose
-    monkeypatch.setattr(component.Component, "lose", lambda self, which: lost.append(which.size) or lose(self, which))
+    lose = component.Component.set_lost
+    monkeypatch.setattr(
+        component.Component, "set_lost", lambda self, which: lost.append(which.size) or lose(self, which)
+    )
     lower, upper, _ = solved(mdp, 3, method="sweeps")
     # with nothing left there is no hint, and they are searched for; with more left they are known
     assert lost == ([2, 2] if way_out else [2, 2, 2, 2])
@@ -114,8 +116,10 @@ def test_where_more_left_opens_a_short_cut_members_are_sorted_again(monkeypatch)
     rows += [(x, 1, max(x - 1, 0), 1, -1, 0) for x in range(size)] + [(0, 2, size, 1, -1, 1)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[size])
     cuts = []
-    cut = component.Component.cut
-    monkeypatch.setattr(component.Component, "cut", lambda self: cuts.append(self.members.copy()) or cut(self))
+    cut = component.Component.build_equations
+    monkeypatch.setattr(
+        component.Component, "build_equations", lambda self: cuts.append(self.members.copy()) or cut(self)
+    )
     lower, _, choice = solved(mdp, 2, method="sweeps")
     # twice with nothing left, to be sorted by estimates, and with 1 left, since hints mislead; with 2 left they do not
     assert len(cuts) == 5
@@ -137,10 +141,10 @@ def test_only_where_more_left_allows_more_are_the_sure_taken_for_sure(monkeypatc
     rows += [(reward, 0, rest, 1, 0, 0), (rest, 0, reward, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[end])
     stranded = []
-    strand = component.Component._strand
+    strand = component.Component._remove_lost
     monkeypatch.setattr(
         component.Component,
-        "_strand",
+        "_remove_lost",
         lambda self, hint: stranded.append(self.engine.is_monotone) or strand(self, hint),
     )
     lower, _, choice = solved(mdp, 1, method="sweeps")

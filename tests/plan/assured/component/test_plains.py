@@ -121,7 +121,7 @@ def test_larger_components_are_settled_after_sweeps():
 
 def test_what_is_not_settled_is_between_the_exits(monkeypatch):
     monkeypatch.setattr(engine, "SMALL", 0)
-    monkeypatch.setattr(plains, "below", lambda *_: None)
+    monkeypatch.setattr(plains, "leave_soon", lambda *_: None)
     mdp = slippery(12, {(0, 0): 0.75, (11, 2): 0.5}, slip=0.1)
     with pytest.raises(LimitReached, match="further apart than the tolerance") as caught:
         solve_policy(mdp, AlmostSure(0))

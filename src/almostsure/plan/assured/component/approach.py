@@ -1,17 +1,17 @@
-"""Compiled: the values of a component by sweeps that are mixed, or by elimination.
+"""Compiled: the values of a component by Anderson-mixed sweeps, or by elimination.
 
-**Mixing.**  A round looks at all choices of all positions, one after the other, and then a few times at those of the
-policy only.  Where a component is left slowly, rounds crawl along few directions.  Anderson's mixing (1965) takes the
-combination of the last rounds whose changes cancel out best: some tens of rounds do what thousands did.  What it finds
-is a guess like any other; bounds are proved afterwards, by :func:`almostsure.plan.assured.steps.prove`.
+**Mixing.**  A round is one Gauss–Seidel sweep over all choices, and then a few over the policy's choices only.  Where
+runs leave a component slowly, the error shrinks slowly along few directions.  Anderson mixing (1965) extrapolates: it
+takes the combination of the last rounds whose residuals cancel best.  The result is only a guess; bounds are proved
+afterwards, by :func:`almostsure.plan.assured.steps.prove`.
 
-**Bridges.**  In models of programs and protocols most choices have one outcome.  A position whose choice leads to a
-single position is worth ``shift + scale`` times that one: of a policy's equations, only those with several outcomes are
-left.  Where these are few, every policy is evaluated on them, by sweeps that are mixed (policy iteration); elsewhere
+**Bridges.**  In models of programs and protocols most choices have one outcome.  A position whose choice has a single
+successor y has the value ``shift + scale · V(y)``, so only equations with several outcomes are left of a policy's
+equations.  If these are few, every policy is evaluated on them by mixed sweeps (policy iteration).  Otherwise whole
 rounds are mixed.
 
-**Elimination.**  Policies of small components are evaluated by elimination, without subtracting probabilities
-(Grassmann, Taksar and Heyman), so that loops that are hardly ever left cost no accuracy.
+**Elimination.**  Policies of small components are evaluated by elimination without subtracting probabilities
+(Grassmann, Taksar and Heyman), so self-loops that are hardly ever left cost no accuracy.
 """
 
 # mypy: ignore-errors
@@ -27,25 +27,25 @@ from almostsure.kernels import njit
 from almostsure.plan.assured.component.parts import LATE
 from almostsure.plan.assured.steps import NOWHERE
 
-POLICY_SWEEPS = 4  # that look at the policy's choices only, after one that looks at all
-FEW = 4  # times as many positions as those in which the policy has several outcomes: then it is evaluated
-BRIDGED = 4  # single outcomes are crossed where at least one position in so many has one
-BLOCK = 4  # sweeps of an evaluation that are mixed with the last ones
-BLOCKS = 60
-EVALUATED = 0.1  # times the threshold, the change at which an evaluation ends
-EASY = 8  # mixed rounds after which more of them are made, and again
-HARD = 32  # mixed rounds after which every other goes backward
-MEMORY = 3  # rounds that are mixed with the last one
+POLICY_SWEEPS = 4  # sweeps over the policy's choices only, after one over all choices
+FEW = 4  # policies are evaluated if at most 1 in FEW positions has several outcomes
+BRIDGED = 4  # single outcomes are bridged if at least 1 in BRIDGED positions has one
+BLOCK = 4  # sweeps of an evaluation between two mixing steps
+BLOCKS = 60  # the most such blocks
+EVALUATED = 0.1  # an evaluation ends at this change, relative to the threshold
+EASY = 8  # rounds after which the number of policy sweeps is doubled, twice at most
+HARD = 32  # rounds after which every other policy sweep goes backward
+MEMORY = 3  # earlier rounds that are mixed with the last one
 MIXED_ROUNDS = 150
-DOUBTFUL = 1e8  # weights above this are rounding, and are not used
-PASSED = np.uint32(2**32 - 2)  # on the way of a chain of single outcomes
-POLICIES = 1000  # that are evaluated by elimination, at most
-SURE = 1e-14  # of what is added up, by which another choice is surely better
+DOUBTFUL = 1e8  # larger weights are rounding errors, and are not used
+PASSED = np.uint32(2**32 - 2)  # marks the current chain of single outcomes
+POLICIES = 1000  # the most policies that are evaluated by elimination
+SURE = 1e-14  # the improvement, relative to the terms of the sum, from which a choice is better despite rounding
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def relax(part, usable, order, value, policy):
-    """Sweep over all choices once; returns the largest change."""
+    """One Gauss–Seidel sweep over all usable choices; returns the largest change."""
     ptr, entry_ptr, column, factor, constant = part.ptr, part.entry_ptr, part.column, part.factor, part.constant
     most = 0.0
     for x in order:
@@ -64,7 +64,7 @@ def relax(part, usable, order, value, policy):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def follow(part, order, value, policy, rows, sweeps):
-    """Sweep over the policy's choices only; if the number of sweeps is negative, every other one goes backward."""
+    """Sweep |sweeps| times over the policy's choices only; if ``sweeps`` is negative, every other one goes backward."""
     count = copy_rows(part, order, value, policy, rows)
     sweep_rows(rows, count, sweeps)
     expand(order, value, rows)
@@ -72,7 +72,7 @@ def follow(part, order, value, policy, rows, sweeps):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def copy_rows(part, order, value, policy, rows):
-    """Copy the policy's choices, which are read much faster side by side; returns how many :func:`bridge` leaves."""
+    """Copy the policy's rows side by side, where they are read much faster; returns how many :func:`bridge` leaves."""
     position, first, columns, factors, constants = rows.position, rows.first, rows.columns, rows.factors, rows.constants
     entry_ptr, column, factor, constant = part.entry_ptr, part.column, part.factor, part.constant
     z = 0
@@ -91,7 +91,7 @@ def copy_rows(part, order, value, policy, rows):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def sweep_rows(rows, count, sweeps):
-    """Sweep over what is left; returns the largest change in the last sweep."""
+    """Sweep over the remaining rows; returns the largest change in the last sweep."""
     start, columns, factors, constants, now = rows.start, rows.columns, rows.factors, rows.constants, rows.now
     most = 0.0
     for sweep in range(abs(sweeps)):
@@ -108,35 +108,32 @@ def sweep_rows(rows, count, sweeps):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def expand(order, value, rows):
-    """The values of all positions from those that are left."""
+    """Fill in the values of all positions from those of the remaining rows."""
     root, shift, scale, now = rows.root, rows.shift, rows.scale, rows.now
     for i in range(order.size):
         value[order[i]] = shift[i] + scale[i] * now[root[i]]
 
 
 class Rows(NamedTuple):
-    """The equations of a policy in :func:`follow`; in the end only those in which it has several outcomes, or none."""
+    """The equations of a policy; after :func:`bridge` only the kept rows, which have several outcomes or none."""
 
-    position: np.ndarray  # [positions of the component], where they are in the order
+    position: np.ndarray  # [positions of the component], the index of each in the order
     first: np.ndarray  # [positions + 1], offsets of all rows' entries
-    start: np.ndarray  # [positions + 1], offsets of the entries of those that are kept
+    start: np.ndarray  # [positions + 1], offsets of the kept rows' entries
     columns: np.ndarray  # [entries]
     factors: np.ndarray  # [entries]
     constants: np.ndarray  # [positions]
-    kept: np.ndarray  # [positions], which rows are kept
-    number: np.ndarray  # [positions], where they are among those
-    root: np.ndarray  # [positions], the kept row with which each is worth shift + scale · its worth
+    kept: np.ndarray  # [positions], the kept rows
+    number: np.ndarray  # [positions], the index of each row among the kept ones
+    root: np.ndarray  # [positions], the kept row from whose value V that of each is shift + scale · V
     shift: np.ndarray  # [positions]
     scale: np.ndarray  # [positions]
-    now: np.ndarray  # [positions], values of those that are kept
+    now: np.ndarray  # [positions], values of the kept rows
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def bridge(rows, size):
-    """Leave out rows with a single entry, if they are many; returns how many are left, at the beginning of the arrays.
-
-    Models of programs and protocols have few outcomes by chance: what lies between them is crossed at once.
-    """
+    """Eliminate rows with a single entry, if they are many; returns how many are kept, at the start of the arrays."""
     _, first, start, columns, factors, constants, kept, number, root, shift, scale, _ = rows
     single = 0
     for i in range(size):
@@ -180,7 +177,7 @@ def bridge(rows, size):
             else:
                 columns[z], factors[z] = number[root[y]], f * scale[y]
                 z += 1
-        if loop > LATE:  # a cycle; nothing is to be learned from going round again and again
+        if loop > LATE:  # a cycle that is (almost) never left: dividing by 1 − loop would be meaningless
             worth = worth if z > begin else 0.0
             columns[z], factors[z], loop = j, loop, 0.0
             z += 1
@@ -194,7 +191,7 @@ def bridge(rows, size):
 
 @njit(cache=True, error_model="numpy")
 def room_for_rows(part, order):
-    """Room for one choice of each position."""
+    """Arrays for one choice of each position."""
     ptr, entry_ptr, size = part.ptr, part.entry_ptr, order.size
     position, entries = np.empty(ptr.size, np.uint32), 0
     for i in range(size):
@@ -212,9 +209,10 @@ def room_for_rows(part, order):
 
 @njit(cache=True, error_model="numpy")
 def approach(part, usable, order, value, policy, threshold):
-    """Mixed rounds until nothing changes by more than the threshold; returns the last change, or ∞ if that is late.
+    """Mixed rounds until no value changes by more than the threshold; returns the last change, ∞ after MIXED_ROUNDS.
 
-    Where the policy has few outcomes by chance it is evaluated, by mixed sweeps over those; elsewhere rounds are mixed.
+    If few rows of the policy have several outcomes, it is evaluated by mixed sweeps over these; otherwise rounds are
+    mixed.
     """
     size, rows = order.size, room_for_rows(part, order)
     before, now, history, mixed = np.empty(size), rows.now, room_for_history(size), 0
@@ -247,18 +245,18 @@ def approach(part, usable, order, value, policy, threshold):
 
 
 class History(NamedTuple):
-    """The last rounds."""
+    """What Anderson mixing remembers of the last rounds."""
 
-    change: np.ndarray  # [positions]
-    found: np.ndarray  # [positions]
-    changes: np.ndarray  # [MEMORY, positions], differences from round to round
-    founds: np.ndarray  # [MEMORY, positions]
-    products: np.ndarray  # [MEMORY, MEMORY], of the differences
+    change: np.ndarray  # [positions], the change (residual) of the last round
+    found: np.ndarray  # [positions], the values it found
+    changes: np.ndarray  # [MEMORY, positions], differences of ``change`` from round to round
+    founds: np.ndarray  # [MEMORY, positions], differences of ``found``
+    products: np.ndarray  # [MEMORY, MEMORY], inner products of ``changes``
 
 
 @njit(cache=True, error_model="numpy")
 def room_for_history(size):
-    """Room for some rounds."""
+    """An empty history."""
     return History(
         np.zeros(size), np.zeros(size), np.empty((MEMORY, size)), np.empty((MEMORY, size)), np.zeros((MEMORY, MEMORY))
     )
@@ -266,7 +264,7 @@ def room_for_history(size):
 
 @njit(cache=True, error_model="numpy")
 def mix(history, before, now, size, done):
-    """Mix what a round has found with the rounds before it; this is the round of the given number."""
+    """Mix the values ``now``, found from ``before``, with those of the ``done`` earlier rounds that were mixed."""
     change, found, changes, founds, products = history
     slot = (done + MEMORY - 1) % MEMORY
     for i in range(size):
@@ -284,9 +282,9 @@ def mix(history, before, now, size, done):
 
 @njit(cache=True, error_model="numpy")
 def _weights(changes, change, products, slot, count, size):
-    """The weights with which the differences of earlier changes come nearest to the last change; none if doubtful.
+    """The least-squares weights of the differences of earlier changes that add up to the last change; none if doubtful.
 
-    ``products`` holds the inner products of differences, and gets those of the one in ``slot``.
+    ``products`` holds the inner products of the differences; those of the one in ``slot`` are updated.
     """
     right = np.zeros(count)
     for m in range(count):
@@ -297,7 +295,7 @@ def _weights(changes, change, products, slot, count, size):
         products[slot, m] = products[m, slot] = with_slot
         right[m] = with_change
     matrix = products[:count, :count].copy()
-    for m in range(count):  # a little on the diagonal, as Tikhonov: differences may be nearly parallel
+    for m in range(count):  # Tikhonov regularisation: differences may be nearly parallel
         matrix[m, m] *= 1.0 + 1e-14
     for m in range(count):
         if not matrix[m, m] > 0.0:
@@ -318,7 +316,7 @@ def _weights(changes, change, products, slot, count, size):
 
 @njit(cache=True, error_model="numpy")
 def eliminate(part, order, policy, value):
-    """The values of a policy by elimination, without subtracting probabilities (Grassmann, Taksar and Heyman)."""
+    """Fill in a policy's values by Grassmann–Taksar–Heyman elimination; False if it does not leave almost surely."""
     entry_ptr, column, factor, constant, leaks = part.entry_ptr, part.column, part.factor, part.constant, part.leak
     size = order.size
     local = np.empty(part.ptr.size, np.int64)
@@ -354,10 +352,10 @@ def eliminate(part, order, policy, value):
 
 @njit(cache=True, error_model="numpy")
 def iterate(part, usable, order, policy, value):
-    """The best policy, and its values, by policy iteration with elimination from one that surely leaves.
+    """Policy iteration with elimination, from a policy that leaves almost surely; fills in the best policy and values.
 
-    What :func:`almostsure.plan.assured.component.sweeps.solve_directly` does for larger components.  False if a policy
-    that does not leave came up.
+    False if it meets a policy that does not leave.  For larger components there is
+    :func:`almostsure.plan.assured.component.sweeps.solve_directly`.
     """
     ptr, entry_ptr, column, factor, constant = part.ptr, part.entry_ptr, part.column, part.factor, part.constant
     for _ in range(POLICIES):

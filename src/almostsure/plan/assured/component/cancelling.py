@@ -1,11 +1,11 @@
-"""Cycles on which gains and losses cancel out exactly, as rewards shaped by a potential make them.
+"""Cycles on which gains and losses cancel out exactly, as with rewards shaped by a potential.
 
-A policy that goes round such a cycle for ever has no return, and does not compete.  But it may go round and then leave,
-and so the Bellman equation does not see that going round is worth nothing: V(s) = r + P V holds all along the cycle.
+A policy that stays on such a cycle for ever has no return and does not compete.  But a policy may go round and then
+leave, so the Bellman equation has no unique solution there: V(s) = r + P V holds all along the cycle.
 
-There are numbers h with r = h(s) − P h on such choices.  With rewards r + P h − h in place of r, every value falls by
-h(s), the best policies stay the best, and the choices on the cycle have reward 0: what can be said of choices without
-reward holds for them too, save that nobody may rest there.
+There is a potential h with r = h(s) − P h on such choices.  With rewards r + P h − h in place of r, every value falls
+by h(s), optimal policies stay optimal, and the choices on the cycle have reward 0.  So the cycle can be treated like an
+end component without reward, except that a run may not stay in it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from almostsure.plan.programme.means import mean_gain, surely_gains
 from almostsure.policy.evaluation.linear import SuperLU
 from almostsure.wording import counted
 
-NEARLY = 1e-6  # by how much a choice may seem to lose, times the rewards' size, to be tried
+NEARLY = 1e-6  # a choice is tried if it seems to lose less than this, relative to the largest reward
 SIMPLE = 10**6  # the largest denominator of a simple fraction
-ROUNDING = 2e-15  # what is left of a reward that cancels out, times the size of what it was computed from
+ROUNDING = 2e-15  # the rounding error in a reward that cancels out, relative to its terms and per state
 
 
 def free_choices(flow: Flow, unknown: list[Bools], terms: int) -> tuple[Bools, Floats, Bools]:
-    """The choices that are worth nothing in the long run, and the potential h: no cost, and r = h − P h.
+    """The choices without cost and with r = h − P h, the potential h, and states that gain for ever.
 
-    Where no rewards cancel out, these are the choices without cost and reward, and h is 0.  Others are looked for in
-    the end components of which it is ``unknown`` whether they gain or lose (the choices of each).  Those that gain so
-    little that only h shows it are returned, [states].
+    Where no rewards cancel out, these are the choices without cost and reward, and h is 0.  Others are searched for in
+    the end components (given by their choices) for which it is ``unknown`` whether they gain or lose.  States whose
+    gain is so small that only h shows it are returned as a mask, [states].
     """
     free: Bools = (flow.reward == 0) & (flow.cost == 0)
     potential, forever = np.zeros(flow.num_states), np.zeros(flow.num_states, np.bool_)
@@ -47,7 +47,7 @@ def free_choices(flow: Flow, unknown: list[Bools], terms: int) -> tuple[Bools, F
 
 
 def _settle(flow: Flow, tight: Bools, terms: int, potential: Floats, forever: Bools) -> Bools:
-    """Fill in the potential of the end components of some choices; returns the choices in them."""
+    """Fill in the potential on the end components of the ``tight`` choices; returns the choices in these components."""
     label, inner = end_components(flow, tight)
     if not inner.any():
         return inner
@@ -62,12 +62,12 @@ def _settle(flow: Flow, tight: Bools, terms: int, potential: Floats, forever: Bo
     size = np.abs(flow.reward[inner]) + rows @ np.abs(potential) + np.abs(potential[flow.owner[inner]])
     rounding = ROUNDING * members.size * size.max()
     if np.abs(left).max() > rounding:
-        somebody = label == label[flow.owner[inner][np.argmax(left)]]
-        if left.min() >= -rounding and surely_gains(flow, inner & somebody[flow.owner], terms, potential):
-            forever[somebody] = True
+        gaining = label == label[flow.owner[inner][np.argmax(left)]]
+        if left.min() >= -rounding and surely_gains(flow, inner & gaining[flow.owner], terms, potential):
+            forever[gaining] = True
             return inner
         raise LimitReached(
-            f"gains and losses cancel out so nearly, in a cycle of {counted(members.size, 'state')}, that 64-bit "
+            f"gains and losses in a cycle of {counted(members.size, 'state')} cancel out so nearly that 64-bit "
             "numbers cannot tell whether the return has a bound. Give the cycle a clear cost, or use a discount below "
             "1."
         )
@@ -75,9 +75,9 @@ def _settle(flow: Flow, tight: Bools, terms: int, potential: Floats, forever: Bo
 
 
 def cancels_exactly(choices: list[tuple[int, Fraction, dict[int, Fraction]]], potential: Floats) -> bool:
-    """Whether r = h(s) − P h holds for exact choices (owner, r, P), with fractions close to ``potential`` as h.
+    """Whether r = h(s) − P h holds for exact choices (owner, r, P), with fractions h close to ``potential``.
 
-    These are simple multiples of the smallest reward, which is what they are where rewards cancel out by design.
+    The fractions tried are simple multiples of the smallest reward, as where rewards cancel out by design.
     """
     unit = min((abs(reward) for _, reward, _ in choices if reward), default=Fraction(1))
     states = {owner for owner, _, _ in choices}.union(*(ahead for _, _, ahead in choices))
@@ -93,7 +93,7 @@ def _solve(matrix: Any, right: Floats) -> Floats:
 
 
 def lead_to(flow: Flow, inner: Bools, goals: Ints) -> Ints:
-    """For each state that can get to a goal by ``inner`` choices, one that comes nearer; −1 elsewhere and at goals."""
+    """For each state that reaches a goal by ``inner`` choices, one that may come nearer; −1 elsewhere and at goals."""
     policy = np.full(flow.num_states, -1)
     policy[goals] = 0
     spread(flow, policy, inner)

@@ -1,9 +1,12 @@
-"""A component that is not settled by sweeping it where it stands: its equations, their solution, and proved bounds.
+"""A strongly connected component that :mod:`.small` does not settle: its equations, their solution, and proved bounds.
 
-What can be stayed in for nothing is collapsed (:mod:`.places`), who cannot surely leave is worth −∞ (:mod:`.parts`),
-and the rest is solved directly or, if it is large, by ordered sweeps (:mod:`.sweeps`).  Bounds are proved by one step
-(:mod:`almostsure.plan.assured.steps`).  Where reward can be collected for ever the return is +∞ (:mod:`.gains`), and
-where gains and losses cancel out on a cycle :mod:`.cancelling` helps.
+1. End components without reward are collapsed into one *position* each (:mod:`.places`).
+2. Positions that cannot leave the component almost surely have value −∞ (:mod:`.parts`).
+3. The equations of the others are solved directly or, if there are many, by ordered sweeps (:mod:`.sweeps`).
+4. Bounds are proved by one Bellman backup (:mod:`almostsure.plan.assured.steps`).
+
+Where reward can be collected for ever, the value is +∞ (:mod:`.gains`).  Cycles on which gains and losses cancel out
+are treated by :mod:`.cancelling`.
 """
 
 from __future__ import annotations
@@ -18,34 +21,35 @@ from almostsure.plan.assured import steps
 from almostsure.plan.assured.component import approach, parts, places, plains
 from almostsure.plan.assured.component.estimate import estimate, room_to_estimate
 from almostsure.plan.assured.component.parts import LOST, NO_STAY, STAY, SURE
-from almostsure.plan.assured.component.summit import settle_summit
+from almostsure.plan.assured.component.summit import settle_best_exits
 from almostsure.plan.assured.component.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 from almostsure.plan.assured.explore import Graph
 from almostsure.plan.assured.steps import NOWHERE, Part
+from almostsure.plan.assured.sums import EPSILON
 
 if TYPE_CHECKING:
     from almostsure.plan.assured.engine import Engine
 
-DIRECT = 2_000  # positions of a component that is solved by policy iteration with LU
-THIN = 12_000  # the same where sweeps take too long
-GAINFUL = 20_000  # pairs of a component in which it can be told whether gains go on for ever
-CHEAP = 1e9  # multiplications of LU of a component without costs that is solved directly
-THICK = 60_000  # positions of one for which it is found out whether LU is cheap
-FIRST_ROUNDS = 8  # of sweeps before the first policy is evaluated by LU
-FEW = 8  # members of which one is not known to leave surely, or fewer, so that these are looked at one by one
-HINTED = 0.9  # share of a component's states whose worth with less left is known, for it to be a hint
-WORTHS = 3  # times the square root of the members: the worths by which they are sorted, roughly
-FAR, MISLED = 10, 0.005  # how many of these worths a hint may be off, and by how many members, before it misleads
-DENSE = 4  # numbers of which one is a member's, or more, so that members are sorted by marking them
-SAMPLED = 10_000  # choices of a component that are looked at to learn what a step is worth
-SUMMITS = 8  # rounds of parting with those who surely get the most
-ATTEMPTS = 4  # at a residual that is small enough for the tolerance
+DIRECT = 2_000  # the most positions of a component that is solved by policy iteration with LU
+THIN = 12_000  # the same where sweeps have failed
+GAINFUL = 20_000  # the most pairs of a component for which it is decided whether gains go on for ever
+CHEAP = 1e9  # multiplications up to which LU is cheap enough for a component without costs
+THICK = 60_000  # the most positions of such a component for which the cost of LU is estimated
+FIRST_ROUNDS = 8  # sweeps before the first policy is evaluated by LU
+FEW = 8  # members not known to leave almost surely are examined one by one if they are at most 1 in FEW
+HINTED = 0.9  # the share of members whose value with a smaller budget must be known to serve as a hint
+WORTHS = 3  # members are sorted by value into so many buckets, times the square root of their number
+FAR, MISLED = 10, 0.005  # hints mislead if at least this share of members is off by more than FAR buckets
+DENSE = 4  # members are sorted by marking them if at least 1 in DENSE of the numbers in their range is a member
+SAMPLED = 10_000  # the size of samples, of choices or of positions
+SUMMITS = 8  # rounds of settling the positions that attain the best exit
+ATTEMPTS = 4  # at solving with a residual so small that the bounds are within the tolerance
 Array = TypeVar("Array", Floats, Ints)
 
 
 def make_part(positions: int, choices: int, entries: int) -> Part:
-    """Room for a component."""
-    choices += positions  # one to rest for each
+    """Uninitialised arrays for a component of at most this size."""
+    choices += positions  # one more per position: to stay there
     ptr, entry_ptr, column, origin, pred_ptr, pred = side_by_side(
         np.uint32, positions + 1, choices + 1, entries, choices, positions + 1, entries
     )
@@ -53,8 +57,8 @@ def make_part(positions: int, choices: int, entries: int) -> Part:
     return Part(ptr, entry_ptr, column, factor, constant, origin, leak, pred_ptr, pred)
 
 
-def rising(members: Ints) -> Ints:
-    """The members in the order in which they are in memory."""
+def ascending(members: Ints) -> Ints:
+    """The members in ascending order, which is their order in memory."""
     first, last = int(members.min(initial=NOWHERE)), int(members.max(initial=0))
     if last - first > DENSE * members.size or not members.size:
         return np.sort(members)
@@ -64,23 +68,23 @@ def rising(members: Ints) -> Ints:
 
 
 class Component:
-    """A component that is not settled by sweeping it where it stands."""
+    """A strongly connected component that :mod:`.small` does not settle."""
 
     def __init__(self, engine: Engine, members: Ints) -> None:
-        self.engine, self.members, self.sorted = engine, members, rising(members)
-        self.everybody = self.sorted  # also the lost, when these were parted with
+        self.engine, self.members, self.sorted = engine, members, ascending(members)
+        self.all_members = self.sorted  # also those that are removed later
         self.game, self.bounds, self.graph = engine.game, engine.bounds, engine.graph
         self.can_stay = NO_STAY
-        self.all_sure = False  # whether it is known that all surely leave
-        self.fate = np.zeros(0, np.uint8)  # of the members, where there is a hint
-        self.inside: Graph | None = None  # of the choices inside the places where one can rest
+        self.all_sure = False  # whether all members are known to leave almost surely
+        self.fate = np.zeros(0, np.uint8)  # [members] OPEN, LOST, LEAVES or SURE, where there is a hint
+        self.inside: Graph | None = None  # the choices inside collapsed end components
         self.hint: Floats | None = None
         if members.size > DIRECT:
-            self._hint()
+            self._set_hint()
         self.bounds.place[self.members] = np.arange(members.size, dtype=np.uint32)
 
-    def _hint(self) -> None:
-        """Find what the members' states were worth with less left, and sort members by it; none if few are known."""
+    def _set_hint(self) -> None:
+        """Sort the members by the values of their states with a smaller budget; no hint if too few are known."""
         self.members = self.sorted
         hint, fate = np.empty(self.members.size), np.empty(self.members.size, np.uint8)
         self.call(parts.hints, self.game, self.members, self.engine.known, hint, fate)
@@ -96,40 +100,40 @@ class Component:
     def settle(self, half: float) -> None:
         """Find values, choices and bounds of all members."""
         if self.hint is not None and self.engine.is_monotone and self.engine.discount == 1:
-            self._strand(self.hint)
+            self._remove_lost(self.hint)
         members = self.members
-        self.cut()
+        self.build_equations()
         if self.top == np.inf:
-            return self._endless(members[:0])
+            return self._set_unbounded(members[:0])
         if np.isnan(self.top):
-            return self._unknown()
-        if self.engine.discount == 1 and self.most > 0 and self._gains():
+            return self._set_unknown()
+        if self.engine.discount == 1 and self.most > 0 and self._settle_gains():
             return None
         if self.engine.discount == 1 and self.most >= 0:
-            self.hint, self.all_sure = None, False  # where staying is free, choices that look as good may never leave
+            self.hint, self.all_sure = None, False  # where staying is free, an equally good choice may never leave
             if self._collapse():
-                self.cut()
+                self.build_equations()
             for _ in range(SUMMITS):
-                if not settle_summit(self):
+                if not settle_best_exits(self):
                     break
         if self.members.size == 0:
             self.bounds.place[members] = NOWHERE
             return None
         if members.size > DIRECT and self.inside is None:
             if self.hint is None:
-                self._sort()
+                self._sort_by_estimate()
             else:
-                self._sort_again(self.hint)
-        self._arrange()
+                self._sort_by_backup(self.hint)
+        self._order_equations()
         if self.part.ptr.size == 1:
-            self.lose(self.members)
+            self.set_lost(self.members)
         else:
             self._solve(half)
         self.bounds.place[members] = NOWHERE
         return None
 
-    def _strand(self, hint: Floats) -> None:
-        """Part with members that are worth −∞, so that nothing leads to them, if it is clear who they are."""
+    def _remove_lost(self, hint: Floats) -> None:
+        """Remove the members with value −∞ before the equations are built, if they can be told quickly."""
         members, others = self.members, np.flatnonzero(self.fate != SURE)
         if FEW * others.size > members.size:
             return
@@ -137,15 +141,16 @@ class Component:
         lost = others[self.fate[others] == LOST]
         if not self.all_sure or not lost.size:
             return
-        self._part_with(members[lost])
+        self._remove(members[lost])
         self._keep(np.delete(members, lost), np.delete(hint, lost))
 
-    def _part_with(self, lost: Ints) -> None:
-        self.lose(lost)
+    def _remove(self, lost: Ints) -> None:
+        """Set members to −∞ and take them out of the component."""
+        self.set_lost(lost)
         self.bounds.place[lost] = NOWHERE
 
     def _keep(self, members: Ints, hint: Floats) -> None:
-        """Go on with some members, in the given order and with first values; the others were parted with."""
+        """Continue with some members, in the given order and with first values; the others have been removed."""
         place = self.bounds.place
         self.members, self.hint, self.sorted = members, hint, self.sorted[place[self.sorted] != NOWHERE]
         place[members] = np.arange(members.size, dtype=np.uint32)
@@ -153,70 +158,70 @@ class Component:
     # ------------------------------------------------------------------ the equations
 
     def _collapse(self) -> bool:
-        """Make one position of each end component without reward; False if there is none."""
+        """Collapse each end component without reward into one position; False if there is none."""
         members, can_stay, inside, local = self.call(places.collapse, self.game, self.bounds, self.members)
         if not can_stay.any():
             return False
         self.members, self.can_stay, self.inside, self.local = members, can_stay, inside, local
         return True
 
-    def cut(self) -> None:
-        """The equations of the positions, and what is to be known of exits and rewards."""
+    def build_equations(self) -> None:
+        """Fill in the equations of the positions, and what :func:`.parts.cut` finds out about exits and rewards."""
         members = self.members
         room = self.engine.room("members", members.size, *self.call(parts.spread, self.graph, members))
         sizes, known = self.call(parts.cut, self.game, self.bounds, members, self.can_stay, room)
         self.most, self.top, self.exit_error, self.exit_relative, self.all_leave = known
         self.raw = self.call(parts.fitted, room, sizes)
 
-    def _sort(self) -> None:
-        """Cut the equations again, in an order of those that surely leave in which sweeps are quick, if they are many.
+    def _sort_by_estimate(self) -> None:
+        """Build the equations again, sorted by estimated value, so that sweeps converge fast; no-op for few positions.
 
-        Memory that was written to before is taken: that is quicker than to copy them.
+        Building them again in memory that is already mapped is faster than copying them.
         """
-        usable, queue = self._usable()
+        usable, queue = self._leaving()
         if queue.size <= DIRECT:
             return
         order, guess = self._estimated(self.raw, usable, queue)
         if self.engine.discount == 1:
-            self._part_with(np.delete(self.members, order))
+            self._remove(np.delete(self.members, order))
             self.all_sure = True
         self._keep(self.members[order], guess[order])
-        self.cut()
+        self.build_equations()
 
-    def _sort_again(self, hint: Floats) -> None:
-        """Cut the equations again, in the order of what members are worth after one step, where hints often mislead."""
-        everybody, usable = np.arange(hint.size, dtype=np.uint32), np.ones(self.raw.origin.size, np.bool_)
-        worths, sample = int(WORTHS * hint.size**0.5), everybody[:: 1 + hint.size // SAMPLED]
+    def _sort_by_backup(self, hint: Floats) -> None:
+        """Build the equations again, sorted by the hints after one backup, if that often differs from the hints."""
+        positions, usable = np.arange(hint.size, dtype=np.uint32), np.ones(self.raw.origin.size, np.bool_)
+        worths, sample = int(WORTHS * hint.size**0.5), positions[:: 1 + hint.size // SAMPLED]
         worth, known = hint.copy(), hint[hint > -np.inf]
         self.call(parts.guess, self.raw, usable, sample, worth)
         far = FAR * float(np.ptp(known)) / worths
         with np.errstate(invalid="ignore"):  # −∞ that stays −∞
             if np.count_nonzero(worth[sample] - hint[sample] > far) < MISLED * sample.size:
                 return
-        self.call(parts.guess, self.raw, usable, everybody, worth)
+        self.call(parts.guess, self.raw, usable, positions, worth)
         members, worth, _ = self.call(parts.by_worth, self.members, worth, self.fate, worths)
         self._keep(members, worth)
-        self.cut()
+        self.build_equations()
 
-    def _usable(self) -> tuple[Bools, Ints]:
-        """The choices by which somebody may surely leave, and who does."""
+    def _leaving(self) -> tuple[Bools, Ints]:
+        """The choices with which positions can leave almost surely (a mask), and these positions."""
         size, usable = self.raw.ptr.size - 1, np.ones(self.raw.origin.size, np.bool_)
         queue: Ints = np.arange(size, dtype=np.uint32)
         if self.engine.discount == 1 and not self.all_sure and not (self.all_leave and size > THIN):
             queue = queue[: self.call(parts.leave_surely, self.raw, size, usable, queue)]
         return usable, queue
 
-    def _arrange(self) -> None:
-        """Put the positions that can surely leave into a good order, and find first values."""
+    def _order_equations(self) -> None:
+        """Restrict the equations to positions that can leave almost surely, in a good order, and find first values."""
         raw, size, choices = self.raw, self.raw.ptr.size - 1, self.raw.origin.size
-        usable, queue = self._usable()
+        usable, queue = self._leaving()
         guess, self.size, room = np.full(size, -np.inf), size, raw
         if self.hint is not None and size == self.hint.size:
             found = np.zeros(size, np.bool_)
             found[queue] = True
             guess = np.where(found, self.hint, -np.inf)
             more, rest = size + 1, np.flatnonzero(found & (guess == -np.inf)).astype(np.uint32)
-            while rest.size < more:  # some follow others that come after them
+            while rest.size < more:  # the value of some depends on positions further back
                 self.call(parts.guess, raw, usable, rest, guess)
                 more, rest = rest.size, rest[guess[rest] == -np.inf]
             queue = np.flatnonzero(found).astype(np.uint32)
@@ -233,19 +238,19 @@ class Component:
             self.part = self.call(parts.fitted, room, (queue.size, *left))
 
     def _estimated(self, raw: Part, usable: Bools, queue: Ints) -> tuple[Ints, Floats]:
-        """A good order of the positions in the queue, and first values."""
+        """The positions in the queue, sorted by estimated value, and first values of all positions."""
         discount = self.engine.discount
         self.call(parts.list_predecessors, raw, raw.ptr.size - 1)
         room = room_to_estimate(raw.ptr.size - 1, raw.origin.size, raw.column.size)
         rewards = self.graph.origin, self.game.gain
-        order, guess, lowest = self.call(estimate, raw, usable, rewards, self._width(), discount, room)
-        if order.size < queue.size:  # rewards beyond single precision, in which estimates are made
+        order, guess, lowest = self.call(estimate, raw, usable, rewards, self._bucket_width(), discount, room)
+        if order.size < queue.size:  # estimates are in single precision, which the rewards exceed
             guess[np.setdiff1d(queue, order)] = guess[order].min(initial=0.0)
             order = np.concatenate([order, np.setdiff1d(queue, order)])
         return order, np.full(guess.size, lowest) if discount < 1 else guess
 
-    def _width(self) -> float:
-        """A quarter of what a step usually gains or costs: values that differ by less are about the same."""
+    def _bucket_width(self) -> float:
+        """The difference below which estimated values count as equal: a quarter of the median |reward| of a step."""
         sample = self.raw.origin[:: 1 + self.raw.origin.size // SAMPLED]
         gain = self.game.gain[self.graph.origin[sample[sample != STAY]]]
         gain = gain if gain.any() else self.game.gain
@@ -254,9 +259,9 @@ class Component:
     # ------------------------------------------------------------------ values and bounds
 
     def _solve(self, half: float) -> None:
-        """Solve the equations to a residual that gives close bounds, and prove these."""
+        """Solve the equations to a residual that gives close bounds, and prove these bounds."""
         discount, size = self.engine.discount, self.order.size
-        threshold = 0.9 * half * -self.most if -np.inf < self.most < 0 else half / 100  # −∞: nobody stays
+        threshold = 0.9 * half * -self.most if -np.inf < self.most < 0 else half / 100  # −∞: no choice stays
         threshold = half * (1 - discount) / 2 if discount < 1 else threshold
         excess = np.inf
         if size > DIRECT:
@@ -264,12 +269,12 @@ class Component:
         if excess > 1 and size <= max(DIRECT, THIN):
             excess = self._attempt(None, half, 0.0)
         if excess == np.inf:
-            self._give_up()
+            self._bound_by_exits()
 
     def _attempt(self, sweeper: Sweeper | None, half: float, threshold: float) -> float:
-        """Solve the equations by sweeps or else directly, and prove bounds; returns how wide these are.
+        """Solve the equations by sweeps (directly if there is no sweeper) and prove bounds.
 
-        In shares of what is asked for; ∞ if nothing was proved, or took too long.
+        Returns the width of the bounds relative to ``half``; ∞ if nothing was proved or sweeps took too long.
         """
         if self.engine.discount == 1 and self.most >= 0 and (sweeper is None or self._is_cheap(sweeper)):
             return plains.attempt(self, sweeper, half, threshold)
@@ -288,15 +293,15 @@ class Component:
         return excess
 
     def _is_cheap(self, sweeper: Sweeper) -> bool:
-        """Whether a component that is not small may be solved directly, again and again."""
+        """Whether LU of the component costs little enough to be repeated."""
         return self.order.size <= THICK and sweeper.cost < CHEAP
 
     def excess(self, half: float) -> float:
-        """How wide the bounds are, in shares of what is asked for."""
+        """The half-width of the bounds relative to ``half``: at most 1 if they are close enough."""
         return float(self.call(steps.width, self.bounds, self.sorted)) / half
 
     def first_policy(self) -> Ints:
-        """A policy that surely leaves, and is good already after a few sweeps."""
+        """A policy that leaves almost surely: the greedy one after a few sweeps, if it does."""
         usable, order = np.ones(self.part.origin.size, np.bool_), np.arange(self.order.size, dtype=np.uint32)
         policy: Ints = self.part.ptr[:-1].copy()
         if not self.engine.plainly:
@@ -311,7 +316,10 @@ class Component:
         return policy
 
     def _height(self, sweeper: Sweeper | None, value: Floats, policy: Ints, half: float) -> Floats | None:
-        """By how much an error of 1 in every step blurs each value, at most, on choices that may be best."""
+        """At most the effect on each value of an error of 1 per step, over choices that may be optimal; None: unknown.
+
+        That is a bound on the expected number of steps until the component is left.
+        """
         discount, part = self.engine.discount, self.part
         if discount < 1:
             return np.full(value.size, 1 / (1 - discount))
@@ -331,18 +339,18 @@ class Component:
     def _prove(self, value: Floats, policy: Ints, height: Floats, residual: float) -> bool:
         """Write the policy and prove bounds around the values.
 
-        That resting is worth no more than the bounds is no step of the proof: values are at least 0 where one can.
+        The proof does not check the choice to stay: where there is one, values are at least 0, which it is worth.
         """
         value, full = self.fill(value, policy)
         tall = self.by_position(height, 0.0)
-        first = max(residual, float(np.finfo(np.float64).eps) / 2 * float(np.abs(value).max(initial=0.0)))
+        first = max(residual, EPSILON * float(np.abs(value).max(initial=0.0)))
         first = first if value.any() else 0.0
         exits = (self.exit_error, self.exit_relative, -self.most, first)
         merged = self.inside is not None
         return bool(self.call(steps.prove, self.game, self.bounds, self.sorted, full, tall, exits, merged))
 
     def fill(self, value: Floats, policy: Ints) -> tuple[Floats, Floats]:
-        """Write the policy; returns the values, at least 0 where one can rest, and the same for all positions."""
+        """Write the policy; returns the values, at least 0 where the run can stay, by equation and by position."""
         if self.can_stay.size:
             worse = self.can_stay[self.order] & (value < 0)
             value, policy = np.where(worse, 0.0, value), np.where(worse, self.part.ptr[:-1], policy)
@@ -351,7 +359,7 @@ class Component:
         return value, full
 
     def by_position(self, given: Array, otherwise: Any) -> Array:
-        """What is given in the order of the equations, by position."""
+        """Values in the order of the equations, reordered by position."""
         if self.in_place:
             return given
         result = np.full(self.size, otherwise, given.dtype)
@@ -359,61 +367,63 @@ class Component:
         return result
 
     def write(self, policy: Ints, value: Floats) -> None:
-        """The choices of the members: at positions of several, those elsewhere go to where it is left, or rest.
+        """Write the members' choices; those of a collapsed position go to where it is left, or stay.
 
-        Remembers what their states are worth, by position, as a hint for larger budgets.
+        Also stores the values of their states (``value`` is by position) as hints for larger budgets.
         """
         graph, bounds = self.graph, self.bounds
-        chosen = self.by_position(self.part.origin[policy], NOWHERE)  # NOWHERE: rest, or lost
+        chosen = self.by_position(self.part.origin[policy], NOWHERE)  # NOWHERE: stay, or lost
         self.call(parts.write, graph, bounds, self.sorted, chosen, value, self.engine.known)
         if self.inside is not None:
             self.call(places.lead_out, graph, bounds, self.members, chosen, self.inside, self.local)
 
-    # ------------------------------------------------------------------ what has no finite value
+    # ------------------------------------------------------------------ without a finite value
 
-    def lose(self, members: Ints) -> None:
-        """Members from which nobody surely leaves: −∞."""
+    def set_lost(self, members: Ints) -> None:
+        """Set the value of members that cannot leave almost surely: −∞."""
         self.bounds.low[members] = self.bounds.high[members] = -np.inf
         self.bounds.policy[members] = self.graph.ptr[members]
 
-    def _give_up(self) -> None:
-        """What could not be settled has no bounds, or those of the exits where no step before them has a reward.
+    def _bound_by_exits(self) -> None:
+        """After a failure: bounds from the exits alone if all other steps have reward 0, or else none (−∞ and ∞).
 
-        Let c be the most and d the least that a choice is worth on average when it leaves.  Nobody gets more than c, or
-        than 0 where one can rest, and whoever surely leaves gets at least d, whatever is played and however long.
+        Let c be the largest and d the smallest mean value of a choice given that it leaves.  Then no policy returns
+        more than c (or 0, where the run can stay), and every policy that leaves almost surely returns at least d.
         """
         part, leaves = self.part, self.part.leak > 0
         finite = np.zeros(self.size, np.bool_)
         finite[self.order] = True
         lost = ~finite[self.bounds.place[self.members]]
-        self.lose(self.members[lost])
+        self.set_lost(self.members[lost])
         if self.engine.discount == 1 and not part.constant[~leaves].any() and leaves.any():
             worth = part.constant[leaves] / part.leak[leaves]
             low, high, flat = np.full(self.size, -np.inf), np.full(self.size, -np.inf), np.ones(self.size)
             low[self.order], high[self.order] = worth.min(), worth.max()
             self.write(self.first_policy(), np.full(self.size, np.nan))
-            if plains.widen(self, (low, flat), (high, flat), float(np.finfo(np.float64).eps) * np.abs(worth).max()):
+            if plains.widen_until_proved(self, (low, flat), (high, flat), 2 * EPSILON * np.abs(worth).max()):
                 return
         members = self.members[~lost]
         self.write(self.part.ptr[:-1], np.full(self.size, np.nan))
         self.bounds.low[members], self.bounds.high[members] = -np.inf, np.inf
 
-    def _unknown(self) -> None:
-        """Some exits have no bounds, and so nobody here has any."""
-        self.bounds.low[self.everybody], self.bounds.high[self.everybody] = -np.inf, np.inf
-        self.bounds.policy[self.everybody] = self.graph.ptr[self.everybody]
-        self.bounds.place[self.everybody] = NOWHERE
+    def _set_unknown(self) -> None:
+        """An exit has no bounds, so no member has any."""
+        self._set_all(-np.inf, np.inf)
 
-    def _endless(self, cycle: Ints) -> None:
-        """Reward can be collected for ever, and everybody here can get to where it is: +∞."""
-        self.bounds.low[self.everybody] = self.bounds.high[self.everybody] = np.inf
-        self.bounds.policy[self.everybody] = self.graph.ptr[self.everybody]
+    def _set_unbounded(self, cycle: Ints) -> None:
+        """All members can reach a cycle on which reward is collected for ever: +∞."""
+        self._set_all(np.inf, np.inf)
         if cycle.size:
             self.engine.cycles.append(cycle)
-        self.bounds.place[self.everybody] = NOWHERE
 
-    def _gains(self) -> bool:
-        """Whether gains on a way that never leaves may go on for ever, or cancel out; if so, it is settled here."""
+    def _set_all(self, low: float, high: float) -> None:
+        members = self.all_members
+        self.bounds.low[members], self.bounds.high[members] = low, high
+        self.bounds.policy[members] = self.graph.ptr[members]
+        self.bounds.place[members] = NOWHERE
+
+    def _settle_gains(self) -> bool:
+        """Settle the component if gains inside it may go on for ever, or cancel out; False if they do neither."""
         inner = self.call(places.inner_graph, self.game, self.bounds, self.members, False)
         _, inside = self.call(places.end_components, inner)
         gains = self.game.gain[self.graph.origin[inside.origin]]
@@ -424,12 +434,12 @@ class Component:
         if self.members.size > DIRECT and only_loses(self.game, self.bounds, self.members):
             return False
         if self.members.size > GAINFUL and (gains < 0).any():
-            self._unknown()
+            self._set_unknown()
             return True
         found = settle_gains(self.game, self.bounds, self.members, self.engine.mdp.reward)
         self.engine.proved &= found.exact
         if found.forever.any():
-            self._endless(self.members[found.forever])
+            self._set_unbounded(self.members[found.forever])
             return True
         bounds, members = self.bounds, self.members
         bounds.low[members], bounds.high[members] = found.value - found.error, found.value + found.error

@@ -14,24 +14,24 @@ from almostsure.memory import side_by_side
 from almostsure.plan.assured.component.parts import STAY
 
 RING = 4096  # buckets of the queue
-DONE = -2  # the slot of positions that are settled, or not to be settled
+DONE = -2  # the slot of settled positions
 NOT_LATE = 0.3  # up to this probability of unsettled outcomes, values are extrapolated
 
 
 class Room(NamedTuple):
-    """What an estimate writes to."""
+    """The arrays that an estimate writes to."""
 
-    order: np.ndarray  # [positions], in which they are settled
+    order: np.ndarray  # [positions], the positions in the order in which they are settled
     via: np.ndarray  # [entries], for each position the choices that may lead there
     factor: np.ndarray  # [entries], and with which factor
     judged: np.ndarray  # [choices, 4], see :func:`_judge`
-    slot_of: np.ndarray  # [positions], the bucket that each is in, or none
-    before: np.ndarray  # [positions], its neighbours there
-    after: np.ndarray  # [positions]
+    slot_of: np.ndarray  # [positions], the bucket of each; negative: none
+    before: np.ndarray  # [positions], the previous position in its bucket (a doubly linked list)
+    after: np.ndarray  # [positions], the next one
 
 
 def room_to_estimate(positions: int, choices: int, entries: int) -> Room:
-    """Room for an estimate, not filled; NumPy gets larger pages for it than compiled code would."""
+    """Uninitialised arrays for an estimate, from NumPy, which gets larger memory pages than compiled code would."""
     order, via = side_by_side(np.uint32, positions, entries)
     factor, judged = side_by_side(np.float32, entries, 4 * choices)
     return Room(order, via, factor, judged.reshape(-1, 4), *side_by_side(np.int32, positions, positions, positions))
@@ -39,7 +39,7 @@ def room_to_estimate(positions: int, choices: int, entries: int) -> Room:
 
 @njit(cache=True, error_model="numpy")
 def _move(i, slot, slot_of, before, after, head, tail):
-    """Put a position at the end of another bucket (or, with a negative slot, in none)."""
+    """Move a position to the end of another bucket, or take it out of all if the slot is negative."""
     old = slot_of[i]
     if old >= 0:
         if before[i] >= 0:
@@ -63,7 +63,7 @@ def _move(i, slot, slot_of, before, after, head, tail):
 
 @njit(cache=True, error_model="numpy")
 def _guess(worth, later, ahead, gain):
-    """What a choice is worth: unsettled outcomes lead back, or as far behind as settled ones are ahead."""
+    """The estimated value of a choice; see :func:`estimate` for what is assumed of unsettled outcomes."""
     if later < NOT_LATE and not np.isnan(ahead):
         return gain + (worth - later * ahead) / (1.0 - 2.0 * later)
     return gain + worth / max(1e-6, 1.0 - later)
@@ -71,7 +71,7 @@ def _guess(worth, later, ahead, gain):
 
 @njit(cache=True, error_model="numpy")
 def _bucket(worth, top, width, lowest, discount):
-    """How far a value lies behind the best one: in widths or, discounted, in quarters of a step."""
+    """The bucket of a value: its distance from the best one in widths or, discounted, in quarters of a step."""
     if discount == 1.0:
         return np.int64(min((top - worth) / width, 1e18))
     if worth <= lowest or top <= lowest:
@@ -81,10 +81,11 @@ def _bucket(worth, top, width, lowest, discount):
 
 @njit(cache=True, error_model="numpy")
 def _judge(part, usable, rewards, discount, value, judged):
-    """Prepare the judgement of choices; raises ``value`` to what exits promise.
+    """Fill in what is known of each choice before any position is settled, and raise ``value`` by the exits.
 
-    By choice: worth of settled outcomes, chance of unsettled ones, worth of the best settled one, and gain.  A gain
-    is not counted again and again while outcomes are unsettled, as a cost is.  Returns the lowest possible value.
+    ``judged`` holds, by choice, the value of the settled outcomes, the probability of the unsettled ones (NaN:
+    unusable), the value of the best settled one, and the positive part of the reward, which is counted only once while
+    outcomes are unsettled, unlike costs.  Returns the lowest possible value.
     """
     ptr, entry_ptr, factor, constant, leak = part.ptr, part.entry_ptr, part.factor, part.constant, part.leak
     (graph_origin, gains), origin, lowest = rewards, part.origin, 0.0
@@ -100,14 +101,14 @@ def _judge(part, usable, rewards, discount, value, judged):
                 continue
             if leak[k] > 0.0:
                 value[x] = max(value[x], _guess(judged[k, 0], later, np.nan, gain))
-            if discount < 1.0:  # nobody is worth less than the worst choice for ever
+            if discount < 1.0:  # no value is less than that of the worst choice for ever
                 lowest = min(lowest, constant[k] / max(1e-9, 1.0 - later))
     return lowest
 
 
 @njit(cache=True, error_model="numpy")
 def _backward(part, choice, factor):
-    """Fill in for each position the choices that may lead there, and with which factor."""
+    """Fill in, for each position, the choices that may lead there and their factors."""
     ptr, entry_ptr, column = part.ptr, part.entry_ptr, part.column
     size = part.ptr.size - 1
     at = part.pred_ptr[:size].copy()
@@ -121,7 +122,7 @@ def _backward(part, choice, factor):
 
 @njit(cache=True, error_model="numpy")
 def _refill(value, queue, scale):
-    """Go to the nearest of those that lay too far behind: returns its bucket, and how many wait in the ring now."""
+    """Move positions from the overflow bucket to the ring, from the best on; returns its bucket, and how many moved."""
     slot_of, before, after, head, tail = queue
     top, width, lowest, discount = scale
     nearest, waiting, i = -np.inf, 0, np.int64(head[RING])
@@ -139,13 +140,13 @@ def _refill(value, queue, scale):
 
 @njit(cache=True, error_model="numpy")
 def estimate(part, usable, rewards, width, discount, room):
-    """Settle the positions one by one, the most valuable first; returns their order, and estimates of their values.
+    """Settle the positions one by one, the most valuable first; returns their order, estimated values, and the lowest.
 
-    As in Dijkstra's algorithm, but with expectations: a choice is judged by its settled outcomes, as if the others
-    led back to where one is, or, when they are few, as far behind as the settled ones are ahead.  The estimates
-    need not be right; the order in which they are found is what makes sweeps converge fast.  Values count as
-    equal within ``width``: the queue is a ring of buckets, with one more for what lies too far behind.  ``rewards`` are
-    the model's choices of the graph's, and what the model's gain.
+    This is Dijkstra's algorithm with expectations: a choice is valued by its settled outcomes.  The others count as
+    self-loops or, if their probability is small, as lying as far behind the position as the best settled outcome is
+    ahead.  The estimates need not be right; the order is what makes sweeps converge fast.  Values count as equal
+    within ``width``: the queue is a ring of buckets, with one more for values too far behind (overflow).  ``rewards``
+    holds the model's choice of each of the graph's choices, and the mean reward of each of the model's.
     """
     pred_ptr, pred = part.pred_ptr, part.pred
     order, via, factor, judged, slot_of, before, after = room
@@ -161,7 +162,7 @@ def estimate(part, usable, rewards, width, discount, room):
         if value[i] > -np.inf:
             _move(i, RING, slot_of, before, after, head, tail)
     while True:
-        if waiting == 0 and head[RING] < 0:  # discounted, nobody has to leave: take those who cannot
+        if waiting == 0 and head[RING] < 0:  # discounted values are finite also where nothing leaves: settle these too
             for i in range(size):
                 if slot_of[i] != DONE and discount < 1.0:
                     value[i] = max(value[i], lowest)

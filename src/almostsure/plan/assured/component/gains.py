@@ -1,17 +1,18 @@
-"""Components in which gains lie on a way that is never left: they go on for ever, cancel out, or are lost again.
+"""Components with positive rewards inside an end component: these go on for ever, cancel out, or are lost again.
 
-Where a mean reward above 0 can be kept up, the return is +∞.  Where gains and losses cancel out exactly, staying for
-ever has no return and does not compete, but going round and then leaving does: such pairs are collapsed, by a potential
-(:mod:`almostsure.plan.assured.component.cancelling`).  Who can only stay has no return then.  Everywhere else staying
-for ever costs −∞.
+- If a policy that stays has a positive mean reward, the value is +∞.
+- If gains and losses cancel out exactly, a run that stays for ever has no return, and such policies do not compete; but
+  those that go round and then leave do.  Such end components are collapsed by means of a potential
+  (:mod:`almostsure.plan.assured.component.cancelling`).  Pairs from which no run leaves have no return at all.
+- Otherwise staying for ever has the return −∞.
 
-On what remains, policy iteration from a policy that surely leaves goes on until no choice is better.
+What remains is solved by policy iteration, from a policy that leaves almost surely until no choice is better.
 
-**Bounds.**  Let V be what was computed, δ(c) an upper bound of |b + A V − V| on the policy's choices and of
-b + A V − V on all others, rounding included, and ε(c) what the errors of the exits are worth.  With e ≥ 2 δ + ε + A e
-on all choices that are within reach of being best, V − e and V + e satisfy b − ε + A (V − e) ≥ V − e on the policy's
-choices and b + ε + A (V + e) ≤ V + e on all choices, which makes them a lower and an upper bound.  Both inequalities
-are verified on the numbers, with a margin for rounding, before anything is returned.
+**Bounds.**  Let V be the values computed, δ(c) an upper bound of |b + A V − V| on the policy's choices and of
+b + A V − V on all others, rounding included, and ε(c) the effect of the errors of the exits.  With e ≥ 2 δ + ε + A e
+on all choices that may be optimal, V − e and V + e satisfy b − ε + A (V − e) ≥ V − e on the policy's choices and
+b + ε + A (V + e) ≤ V + e on all choices, so they are a lower and an upper bound.  Both inequalities are verified
+numerically, with a margin for rounding, before anything is returned.
 """
 
 from __future__ import annotations
@@ -40,25 +41,25 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Found:
-    """What is known of a component's members."""
+    """Values, errors and choices of a component's members."""
 
     value: Floats
     error: Floats
     choice: Ints  # of the graph of pairs
-    forever: Bools  # the pairs among which reward can be collected for ever
-    undefined: Bools  # the pairs that can only stay where gains and losses cancel out
-    exact: bool = True  # whether what seems to cancel out does so exactly, and not only within rounding
+    forever: Bools  # the pairs of a cycle on which reward can be collected for ever
+    undefined: Bools  # the pairs from which no run leaves, and gains and losses may cancel out
+    exact: bool = True  # whether gains and losses that seem to cancel out do so exactly, and not only up to rounding
 
 
 def only_loses(game: Game, bounds: Bounds, members: Ints) -> bool:
-    """Whether who stays in a component loses for ever, gains or not: then nothing in it needs special care."""
+    """Whether every policy that stays in the component has a negative mean reward: then it needs no special care."""
     flow, _ = _flow(game, bounds, members)
     terms = _most_outcomes(game, flow)
     return all(gain_sign(flow, choices, terms) < 0 for choices in gaining_components(flow))
 
 
 def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> Found:
-    """Values, errors and choices of a component in which gains lie on a way that is never left.
+    """Values, errors and choices of a component with positive rewards inside an end component.
 
     ``rewards`` are those of the model's outcomes.
     """
@@ -91,7 +92,7 @@ def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> 
 
 
 def _exactly(game: Game, bounds: Bounds, rewards: Floats, choice: int) -> tuple[int, Fraction, dict[int, Fraction]]:
-    """The place of a choice of the graph, its exact mean reward, and where it leads with which exact probability."""
+    """The owner of a choice (its position), its exact mean reward, and exact probabilities by successor position."""
     graph, first = game.graph, int(game.outcome_ptr[game.graph.origin[choice]])
     targets = graph.target[graph.entry_ptr[choice] : graph.entry_ptr[choice + 1]]
     weights = [Fraction(float(p)) for p in game.probability[first : first + targets.size]]
@@ -106,13 +107,16 @@ def _exactly(game: Game, bounds: Bounds, rewards: Floats, choice: int) -> tuple[
 
 
 def _most_outcomes(game: Game, flow: Flow) -> int:
-    """The most outcomes that a choice has: its probabilities and rewards were added up from so many numbers."""
+    """The most outcomes of a choice: the number of terms in its sums, for bounds on rounding."""
     ptr = game.graph.entry_ptr.astype(np.int64)
     return int((ptr[flow.choice.astype(np.int64) + 1] - ptr[flow.choice]).max(initial=0))
 
 
 def _flow(game: Game, bounds: Bounds, members: Ints) -> tuple[Flow, tuple[Floats, Floats, Floats]]:
-    """The choices of a component as a flow problem; with what exits are worth, how large that is, and how blurred."""
+    """The choices of a component as a flow problem, and three arrays per choice of it.
+
+    These are its constant (reward plus value of the exits), the sum of absolute terms in it, and the error in it.
+    """
     from scipy.sparse import csr_array
 
     graph = game.graph
@@ -147,7 +151,7 @@ def _flow(game: Game, bounds: Bounds, members: Ints) -> tuple[Flow, tuple[Floats
 
 
 class _Game:
-    """Maximal total reward with constants and exits folded in: collapse, iterate, prove."""
+    """The total-reward problem of a component after collapsing, with exits folded into constants."""
 
     def __init__(
         self, flow: Flow, exits: tuple[Floats, Floats, Floats], free: Bools, potential: Floats, terms: int
@@ -178,14 +182,15 @@ class _Game:
         self.size = np.concatenate([size[kept], height[spot]])[order]
         self.blur = np.concatenate([blur[kept], none])[order]
         self.leaks = np.concatenate([flow.cost[kept] > 0, none == 0])[order]
-        self.origin = np.concatenate([kept, -1 - number])[order]  # below 0: rest
+        self.origin = np.concatenate([kept, -1 - number])[order]  # below 0: stay
         self.count = count
 
     def solve(self, unknown: bool) -> None:
-        """Values, errors and choices of the game's states (−1: none that is better than another).
+        """Find values, errors and choices of the component's members (choice −1: all are equally bad).
 
-        Where nobody surely leaves it is −∞, since staying for ever loses; that is proved here if it is ``unknown``.
-        It is not if one can only go round where gains and losses cancel out: what is in reach of that is ``undefined``.
+        A state that cannot leave almost surely has value −∞, since staying for ever loses; that is proved here if it
+        is ``unknown``.  If some such state is in an end component where gains and losses cancel out, all of them are
+        ``undefined``.
         """
         live, usable, policy = surely_leave(choice_graph(self.owner, self.moves), self.leaks)
         if unknown:
@@ -213,12 +218,12 @@ class _Game:
             if gain_sign(flow, choices, self.terms, self.size) >= 0:
                 raise LimitReached(
                     f"gains and losses in a cycle of {counted(np.unique(self.owner[choices]).size, 'state')}, which is "
-                    "never left, are so far apart in size that 64-bit numbers cannot tell which prevail. Pass discount "
-                    "below 1, or a larger budget with which it can be left."
+                    "never left, differ so much in size that 64-bit numbers cannot tell which prevail. Pass a discount "
+                    "below 1, or a larger budget with which the cycle can be left."
                 )
 
     def _unfold(self, chosen: Ints) -> Ints:
-        """The choice of each state from those of the places: inside a place, everybody goes to where it is left."""
+        """The choice of each state from those of the collapsed states: inside one, choices lead to where it is left."""
         flow = self.flow
         option = self.origin[chosen[chosen >= 0]]
         exits, rests = option[option >= 0], np.isin(self.rest, -1 - option[option < 0])
@@ -231,7 +236,7 @@ class _Game:
 
 
 class _Iteration:
-    """Policy iteration with exact sparse solves, and the proof of what it found."""
+    """Policy iteration with sparse LU, and the proof of an error bound."""
 
     def __init__(self, game: _Game, live: Bools, usable: Bools, policy: Ints) -> None:
         self.rows = np.flatnonzero(usable & live[game.owner])
@@ -244,7 +249,7 @@ class _Iteration:
         self.starts = np.searchsorted(self.owner, np.arange(self.count))
 
     def run(self) -> tuple[Floats, Floats]:
-        """Values and their errors."""
+        """The values of the live states and their errors."""
         self.policy, value = self._improve(self.policy, self.constant, np.ones(self.owner.size, np.bool_))
         return value, self._prove(value)
 
@@ -253,11 +258,11 @@ class _Iteration:
 
         try:
             return SuperLU(csc_array(eye_array(self.count) - self.matrix[policy]))
-        except RuntimeError:  # exactly singular: a cycle that costs less than rounding looks like one worth staying in
+        except RuntimeError:  # singular: a cycle whose cost is below rounding looks as if it were free
             raise LimitReached(UNPROVED) from None
 
     def _improve(self, policy: Ints, constant: Floats, among: Bools) -> tuple[Ints, Floats]:
-        """The best policy among some choices, and its values."""
+        """The best policy among some choices (a mask) for the given constants, and its values."""
         for _ in range(MAX_ITERATIONS):
             factor = self._factor(policy)
             value = factor.refined(constant[policy])
@@ -273,7 +278,7 @@ class _Iteration:
         raise LimitReached(f"policy iteration did not settle within {MAX_ITERATIONS} rounds. Pass a larger tolerance.")
 
     def _prove(self, value: Floats) -> Floats:
-        """An error bound that was verified on the numbers (see the module's docstring)."""
+        """An error bound, verified numerically (see the module's docstring)."""
         margin = self._rounding(value)
         gain = self.constant + self.matrix @ value - value[self.owner]
         step = np.maximum(gain, 0.0) + 2 * margin
@@ -292,13 +297,13 @@ class _Iteration:
         raise LimitReached(UNPROVED)
 
     def _spread(self, step: Floats, near: Bools) -> Floats:
-        """The least e ≥ step + A e on all choices that may be best, and a little more."""
+        """The least e ≥ step + A e on all choices that may be optimal, and a little more."""
         among = near.copy()
         among[self.policy] = True
         _, error = self._improve(self.policy, step, among)
         return 1.001 * np.maximum(error, 0.0)
 
     def _rounding(self, value: Floats) -> Floats:
-        """How far b + A V − V may be off because numbers have 64 bits."""
+        """An upper bound of the rounding error in b + A V − V."""
         size: Floats = self.size + self.matrix @ np.abs(value) + np.abs(value[self.owner])
         return EPSILON * (4 * self.terms + 8) * size

@@ -1,4 +1,4 @@
-"""Compiled: one component as compact arrays, who surely leaves it, and first values."""
+"""Compiled: one component as compact arrays, the positions that can leave it almost surely, and first values."""
 
 # mypy: ignore-errors
 # Numba infers the types of these functions; annotations would say nothing to it.
@@ -10,19 +10,19 @@ import numpy as np
 from almostsure.kernels import njit
 from almostsure.plan.assured.steps import NOWHERE, Part, read_ahead
 
-STAY = NOWHERE  # the origin of the choice to rest
+STAY = NOWHERE  # the origin of the choice to stay
 NO_STAY = np.empty(0, np.bool_)
 NO_STAY.flags.writeable = False
-LARGE = 2_000  # positions for which the order in which they are found does not matter
-SEARCHES = 64  # for those who surely leave by some choices, before that is given up
-ROUNDS = 8  # over those not found yet that may take as long as a search
-OPEN, LOST, LEAVES, SURE = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)  # what is known of members
-LATE = 0.999999  # the largest probability of outcomes that are not known yet that a first value believes
+LARGE = 2_000  # the number of positions above which they need not be listed nearest to an exit first
+SEARCHES = 64  # backward searches with some unusable choices, before giving up
+ROUNDS = 8  # a backward search costs about as much as so many rounds over the positions not found yet
+OPEN, LOST, LEAVES, SURE = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)  # what is known of a member
+LATE = 0.999999  # a cap on the probability of outcomes without a value yet, in first values
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def spread(graph, members):
-    """How many choices and entries some pairs have."""
+    """The numbers of choices and of entries of some pairs."""
     ptr, entry_ptr = graph.ptr, graph.entry_ptr
     choices, entries = 0, 0
     for x in members:
@@ -33,7 +33,7 @@ def spread(graph, members):
 
 @njit(cache=True, error_model="numpy")
 def fitted(room, sizes):
-    """What was filled of the room for a component."""
+    """The filled part of the arrays of a component."""
     positions, choices, entries = sizes
     return Part(
         room.ptr[: positions + 1], room.entry_ptr[: choices + 1], room.column[:entries], room.factor[:entries],
@@ -44,12 +44,15 @@ def fitted(room, sizes):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def cut(game, bounds, members, can_stay, part):
-    """Fill the compact arrays of a component; members of one position follow one another.
+    """Fill the compact arrays of a component, given its members with those of each position side by side.
 
-    Left out are choices that may lead to pairs without a finite return, or that never leave their own position; one
-    that ``can_stay`` gets the choice to rest, for 0.  Returns how many positions, choices and entries there are; the
-    largest reward of a choice that may stay in the component (−∞: none); the largest value of an exit (NaN: not known),
-    its largest error and the largest relative one (∞: something is above 0); and whether clearly all can always leave.
+    Choices that may lead to pairs with value −∞, or that never leave their own position, are left out.  A position
+    that ``can_stay`` gets the choice to stay, for reward 0.
+
+    Returns two tuples: the numbers of positions, choices and entries; then the largest reward of a choice that may
+    stay in the component (−∞: none), the largest value of an exit (NaN: not known), the largest error of an exit, the
+    largest relative one (∞: an exit or a reward is above 0), and whether all members always can leave almost surely
+    (False: not known).
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
@@ -107,7 +110,7 @@ def cut(game, bounds, members, can_stay, part):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def _widest(below, above, error, relative):
-    """The largest error so far, and the largest relative one, with one more pair of bounds."""
+    """Update the largest error and the largest relative error with one more pair of bounds."""
     wide, size = 0.5 * above - 0.5 * below, 0.5 * abs(above) + 0.5 * abs(below)
     if wide > relative * size:
         relative = wide / size
@@ -116,7 +119,7 @@ def _widest(below, above, error, relative):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def list_predecessors(part, size):
-    """Fill in who leads to each position."""
+    """Fill in the predecessors of each position."""
     ptr, entry_ptr, column, pred_ptr, pred = part.ptr, part.entry_ptr, part.column, part.pred_ptr, part.pred
     for x in range(size + 1):
         pred_ptr[x] = 0
@@ -137,10 +140,10 @@ def list_predecessors(part, size):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def search_back(part, alive, usable, found, queue, is_first):
-    """List who of those alive may leave by usable choices, nearest to an exit first; returns how many they are.
+    """List the alive positions that reach an exit by usable choices, nearest to an exit first; returns their number.
 
-    In the first search everybody is alive and everything usable.  Where many are, the order is not what matters: there
-    the predecessors are only listed, and searched, if looking around is not enough.
+    In the first search all positions are alive and all choices usable.  Above ``LARGE`` positions the order is not
+    kept: predecessors are listed and searched only if :func:`_look_around` does not suffice.
     """
     ptr, entry_ptr, column, leak = part.ptr, part.entry_ptr, part.column, part.leak
     pred_ptr, pred, count, done = part.pred_ptr, part.pred, 0, 0
@@ -178,9 +181,10 @@ def search_back(part, alive, usable, found, queue, is_first):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def _look_around(part, alive, usable, found, queue, count):
-    """Find who leads to somebody who was found, in rounds over those who were not; how many are found, and if all are.
+    """Find positions that lead to one already found, in rounds over the others.
 
-    In a good order most positions lead to one before them, and there is next to nothing left to search for.
+    Returns how many are found, and whether these are all.  In a good order most positions lead to an earlier one, so
+    that little is left to a backward search.
     """
     ptr, entry_ptr, column, total = part.ptr, part.entry_ptr, part.column, count
     for x in range(alive.size):
@@ -205,11 +209,12 @@ def _look_around(part, alive, usable, found, queue, count):
 
 @njit(cache=True, error_model="numpy")
 def leave_surely(part, size, usable, queue):
-    """List the positions from which some policy of usable choices surely leaves, nearest to an exit first.
+    """List the positions from which some policy of usable choices leaves almost surely, nearest to an exit first.
 
-    Returns how many they are, and makes the choices unusable that may lead elsewhere.  Repeats two steps until nothing
-    changes: search backward from the exits along usable choices; drop what was not found, and with it every choice that
-    may lead there.  Where some choices are unusable from the beginning, it gives up after some rounds, with nobody.
+    Returns their number, and marks the choices that may lead to other positions as unusable.  Two steps are repeated
+    until nothing changes: search backward from the exits along usable choices; drop the positions not found, and with
+    them every choice that may lead there.  If some choices are unusable from the beginning, it gives up after
+    ``SEARCHES`` rounds and returns 0.
     """
     ptr, entry_ptr, column = part.ptr, part.entry_ptr, part.column
     if size <= LARGE:
@@ -235,7 +240,7 @@ def leave_surely(part, size, usable, queue):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def guess(part, usable, order, value):
-    """First values, in the given order: outcomes that are not known yet count as if they led back."""
+    """Fill in first values, in the given order: outcomes without a value yet count as self-loops."""
     ptr, entry_ptr, column, factor, constant, leak = (
         part.ptr,
         part.entry_ptr,
@@ -263,9 +268,9 @@ def guess(part, usable, order, value):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def hints(game, members, known, hint, fate):
-    """Fill in what the members' states are known to be worth; where that is not known, the best that may follow; or −∞.
+    """Fill in the known values of the members' states; elsewhere the best known value of a successor, or −∞.
 
-    They surely leave if they did with no more left.
+    A member's fate is SURE if its state left almost surely with the same budget or less.
     """
     state, remaining, ptr, _, entry_ptr, target = game.graph
     worth, left = known
@@ -282,9 +287,9 @@ def hints(game, members, known, hint, fate):
 
 @njit(cache=True, error_model="numpy")
 def by_worth(members, hint, fate, worths):
-    """Sort members, hints and fates by so many different hints, the best first; who has about the same stays in order.
+    """Sort members, hints and fates into so many buckets by hint, the best first; stable within a bucket.
 
-    What lies side by side in memory, and is worth about the same, stays side by side.
+    So members that are adjacent in memory and have about the same value stay adjacent.
     """
     top, bottom = -np.inf, np.inf
     for worth in hint:
@@ -306,9 +311,9 @@ def by_worth(members, hint, fate, worths):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def strand(game, bounds, members, others, fate):
-    """Tell which of the members that are not sure to leave are lost; False if that is not clear.
+    """Decide which of the ``others``, not known to leave almost surely, are lost; False if that stays undecided.
 
-    The same as :func:`leave_surely`, for a few: members without a safe way out are lost if every step of them costs.
+    Does what :func:`leave_surely` does, for few members: one without a safe way out is lost if all its choices cost.
     """
     rounds, more, lost = 0, True, 1
     while lost > 0:
@@ -334,7 +339,7 @@ def strand(game, bounds, members, others, fate):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def _only_costs(game, bounds, x):
-    """Whether every step of a pair costs, and none leads to where reward may be collected for ever."""
+    """Whether every choice of a pair costs, and none leads to an exit with value +∞."""
     _, _, ptr, origin, entry_ptr, target = game.graph
     for k in range(ptr[x], ptr[x + 1]):
         if game.gain[origin[k]] >= 0.0:
@@ -347,7 +352,7 @@ def _only_costs(game, bounds, x):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def _goes_on(game, bounds, x, fate):
-    """Whether a choice of a pair may leave, or lead to a member that leaves, and never to a lost one."""
+    """Whether some choice of a pair may leave or lead to a member that leaves, and never leads to a lost pair."""
     _, _, ptr, _, entry_ptr, target = game.graph
     for k in range(ptr[x], ptr[x + 1]):
         leads, safe = False, True
@@ -362,9 +367,9 @@ def _goes_on(game, bounds, x, fate):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def reorder(part, order, usable, room):
-    """Fill room with the positions in the given order, and only usable choices; other positions are gone.
+    """Copy the given positions, in that order and with their usable choices only, to ``room``.
 
-    Room may be the component itself if positions stay in order.  Returns how many choices and entries are left.
+    ``room`` may be the component itself if the order is ascending.  Returns the numbers of choices and entries copied.
     """
     ptr, entry_ptr, column, factor, constant, origin, leak, _, _ = part
     new_ptr, new_entry_ptr, new_column, new_factor, new_constant, new_origin, new_leak, position, _ = room
@@ -391,7 +396,7 @@ def reorder(part, order, usable, room):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def write(graph, bounds, members, chosen, value, known):
-    """Give members the choices of their positions, or their first ones, and remember what their states are worth."""
+    """Write the members' choices (those of their positions, or else their first) and their states' values as hints."""
     state, remaining, ptr, policy, place = graph.state, graph.remaining, graph.ptr, bounds.policy, bounds.place
     worth, left = known
     for x in members:
@@ -402,7 +407,7 @@ def write(graph, bounds, members, chosen, value, known):
 
 @njit(cache=True, error_model="numpy")
 def first_policy(part, usable, order, policy):
-    """Fill in a policy that surely leaves, given an order in which each has a usable choice that comes nearer."""
+    """Fill in a policy that leaves almost surely: usable choices that may lead to an exit or earlier in the order."""
     rank = np.full(part.ptr.size, part.ptr.size)
     for i in range(order.size):
         x = order[i]
@@ -417,7 +422,7 @@ def first_policy(part, usable, order, policy):
 
 @njit(cache=True, error_model="numpy")
 def leaves(part, order, policy):
-    """Whether the policy surely leaves the component, from the given positions, which it leads to no others."""
+    """Whether the policy leaves the component almost surely from the given positions, a set closed under it."""
     size, usable = part.ptr.size - 1, np.zeros(part.leak.size, np.bool_)
     found, alive, queue = np.zeros(size, np.bool_), np.zeros(size, np.bool_), np.empty(size, np.uint32)
     for x in order:

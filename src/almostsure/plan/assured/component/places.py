@@ -1,8 +1,8 @@
-"""Compiled: where a component can be stayed in for nothing.
+"""Compiled: end components without reward, and the quotient in which each is one position.
 
-An *end component* is a set of pairs, with choices for them, that can be stayed in for ever and in which every pair
-reaches every other.  One whose choices all have reward 0 can be left at will or stayed in for nothing: it becomes one
-position, with all the exits of its members and one more choice, to rest, worth 0.
+An *end component* is a set of pairs with choices that never leave it and by which every pair reaches every other.  In
+one whose choices all have reward 0, a run can stay for ever at no cost or leave by any exit.  So it is collapsed into
+one position, with all exits of its members and one more choice: to stay, with value 0.
 """
 
 # mypy: ignore-errors
@@ -19,7 +19,7 @@ from almostsure.plan.assured.steps import NOWHERE
 
 @njit(cache=True, error_model="numpy")
 def inner_graph(game, bounds, members, free_only):
-    """The choices that never leave the component (only those without reward, if asked), by members' positions."""
+    """The graph of the choices that never leave the component, or of those without reward, between members."""
     graph = game.graph
     choices, entries = 0, 0
     for x in members:
@@ -52,7 +52,7 @@ def inner_graph(game, bounds, members, free_only):
 
 @njit(cache=True, error_model="numpy")
 def end_components(graph):
-    """The maximal end components: the label of each position (NOWHERE if in none) and the graph of their choices."""
+    """The maximal end components: the label of each vertex (NOWHERE if in none) and the graph of their choices."""
     size = graph.ptr.size - 1
     label = np.empty(size, np.uint32)
     while True:
@@ -80,7 +80,7 @@ def end_components(graph):
 
 @njit(cache=True, error_model="numpy")
 def strand(graph, kept):
-    """Drop choices that may lead to other positions that can only stay where they are, and so on, backward."""
+    """Drop choices that may lead to another vertex without choices (self-loops aside), and repeat this backward."""
     ptr, entry_ptr, target, size = graph.ptr, graph.entry_ptr, graph.target, graph.ptr.size - 1
     begin, left = np.zeros(size + 1, np.uint32), np.zeros(size, np.uint32)
     for y in target:
@@ -115,7 +115,7 @@ def strand(graph, kept):
 
 @njit(cache=True, error_model="numpy")
 def with_choices(graph, kept):
-    """The graph with some of its choices only."""
+    """The graph restricted to some of its choices (a mask)."""
     ptr, origin = np.zeros(graph.ptr.size, np.uint32), np.empty(graph.origin.size, np.uint32)
     entry_ptr, target = np.zeros(graph.entry_ptr.size, np.uint32), np.empty(graph.target.size, np.uint32)
     k, z = 0, 0
@@ -134,9 +134,9 @@ def with_choices(graph, kept):
 
 @njit(cache=True, error_model="numpy")
 def lead_to(graph, goals, way):
-    """Fill in a choice that comes nearer to one of the goals, for positions that can get there by the graph's choices.
+    """Fill in, for each vertex that reaches a goal in the graph, a choice that may come nearer to one.
 
-    Inside an end component, following them reaches a goal almost surely.  ``way`` is NOWHERE before.
+    Inside an end component, following these choices reaches a goal almost surely.  ``way`` is given as NOWHERE.
     """
     size = graph.ptr.size - 1
     ptr = np.zeros(size + 1, np.uint32)
@@ -173,7 +173,7 @@ def lead_to(graph, goals, way):
 
 @njit(cache=True, error_model="numpy")
 def may_gain(game, bounds, members):
-    """Whether reward is collected on a way that never leaves."""
+    """Whether an end component of the members has a choice with positive reward."""
     _, inside = end_components(inner_graph(game, bounds, members, False))
     most = 0.0
     for k in inside.origin:
@@ -183,10 +183,10 @@ def may_gain(game, bounds, members):
 
 @njit(cache=True, error_model="numpy")
 def collapse(game, bounds, members):
-    """Make one position of each end component without reward.
+    """Collapse each end component without reward into one position.
 
-    Returns the members in the order of their positions, who can rest, the graph of the choices by which they can, and
-    where in it each member is.
+    Returns the members in the order of their positions, a mask of the positions that can stay, the graph of the
+    choices inside them, and the vertex of each member in it.
     """
     label, inside = end_components(inner_graph(game, bounds, members, True))
     size, count = members.size, 0
@@ -214,9 +214,9 @@ def collapse(game, bounds, members):
 
 @njit(cache=True, error_model="numpy")
 def lead_out(graph, bounds, members, chosen, inside, local):
-    """Give the members of positions in which one can rest their choices: to where it is left, or to stay there.
+    """Write the choices of the members of collapsed positions: towards the member that leaves, or to stay.
 
-    ``chosen`` is the choice of each position, of one of its members, or NOWHERE to rest.
+    ``chosen`` is the choice of each position, which one of its members has; NOWHERE: to stay.
     """
     ptr, place, policy = graph.ptr, bounds.place, bounds.policy
     goals, count, way = np.empty(members.size, np.uint32), 0, np.full(inside.ptr.size - 1, NOWHERE)

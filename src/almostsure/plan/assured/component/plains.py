@@ -1,24 +1,24 @@
-"""Where steps cost nothing: bounds that do not blur with the time that choices take which look as good.
+"""Where steps cost nothing: bounds that do not widen with the time that equally good choices may take.
 
-Free maps with slips have *plains*: positions whose values differ by less than a rounding, in which one can wait for
-10²⁰ steps before a slip leads out.  A proof that adds an error for every step has no end there.  Bounds are made
-without counting such steps, an upper and a lower one from different equations:
+Maps with free steps and slips have *plains*: connected positions whose values differ by less than a rounding error, in
+which a run can wait for 10²⁰ steps before a slip leads out.  A proof that allows an error for every step fails there.
+So the two bounds are computed without counting such steps, from different equations:
 
-**Above.**  Positions beside each other whose values differ by no more than a *grain* are made one, with the choices of
-all of them: whoever is there may go to any of them at once.  That is no worse for anybody, so the values W of these
-equations are upper bounds, W(x) ≥ g + Σ p W(y) for every choice, and they are level on each plain.  Waiting is not one
-of the choices any more, so few steps are left over which roundings δ add up: h of them at most, on choices that are
-worth W or hardly less.  What is checked is u = W + δ h, by one step of every choice, as
-:mod:`almostsure.plan.assured.steps` says: on a plain the differences are 0, and nothing is rounded.  If no choice
-raises u, it is an upper bound of everybody who leaves, and so does everybody after :mod:`.places` has collapsed what
-can be stayed in.  Where W is level on plains beside each other they are one as well, or steps between them would
-be taken for ever.
+**Upper bound.**  Adjacent positions whose values differ by at most a *grain* are merged into a plain with the choices
+of all of them: a run in the plain may move to any of them at once.  No policy loses by that, so the values W of the
+merged equations are upper bounds, with W(x) ≥ g + Σ p W(y) for every choice, and constant on each plain.  Waiting in
+a plain is no longer a choice, so rounding errors δ add up over few steps only: at most h, over the choices whose value
+is W or hardly less.  The bound that is checked, by one backup of every choice as in
+:mod:`almostsure.plan.assured.steps`, is u = W + δ h; inside a plain the differences are 0 and nothing is rounded.  If
+no choice raises u, it is an upper bound for every policy that leaves almost surely, and every policy does after
+:mod:`.places` has collapsed the free end components.  Adjacent plains on which W is equal are merged too; otherwise
+steps between them could go on for ever.
 
-**Below.**  Any policy that surely leaves gives lower bounds.  Of the choices that are worth the values V less a grain,
-the ones are taken that leave soonest, in t steps; so no less than V − grain · t is got, and l = L − δ t is checked,
-with L their values.
+**Lower bound.**  Any policy that leaves almost surely gives lower bounds.  Among the choices with value at least
+V − grain, those are taken that leave soonest, in t steps.  Their values L are at least V − grain · t, and l = L − δ t
+is checked.
 
-A grain a few hundred times the roundings will do: what differs by more is told apart.
+The first grain is a few hundred times the rounding errors, so that larger differences keep positions apart.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ from almostsure.plan.assured.component import approach, parts
 from almostsure.plan.assured.component.parts import NO_STAY
 from almostsure.plan.assured.component.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 from almostsure.plan.assured.steps import NOWHERE, Part
+from almostsure.plan.assured.sums import EPSILON
 
 if TYPE_CHECKING:
     from almostsure.plan.assured.component.component import Component
 
-GRAIN = 2.0**-43  # of the largest value: how much values beside each other on a plain differ, at most
-COARSER = 64  # times, the next grain if that is too fine
-FINER = 8  # times less than a grain: how much less a choice may be worth for its roundings to be added up
-SOON = 1e5  # steps over which roundings may add up
+GRAIN = 2.0**-43  # the first grain, relative to the largest value
+COARSER = 64  # the factor to the next grain
+FINER = 8  # rounding errors are added up over choices with a value of at least W − grain / FINER
+SOON = 1e5  # the most steps over which the rounding errors of the policy that was found may add up
 SWEEPS = 8  # for a first policy
 
 
-def label(part: Part, value: Floats, grain: float) -> Ints:
-    """The number of each position's plain, which may be itself alone."""
+def plain_of(part: Part, value: Floats, grain: float) -> Ints:
+    """The number of each position's plain, which may be the position alone."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
@@ -58,33 +59,34 @@ def label(part: Part, value: Floats, grain: float) -> Ints:
     return plain
 
 
-def above(call: Callable[..., Any], flat: Part, guess: Floats) -> tuple[Floats, Ints] | None:
-    """The values of plains, which the guess is near, and a policy; None if they do not all surely leave."""
-    worth, owner, order = choice_worth(flat, guess), choice_owner(flat), np.arange(guess.size, dtype=np.uint32)
-    best = np.flatnonzero(worth == np.maximum.reduceat(worth, flat.ptr[:-1].astype(np.int64))[owner])
-    greedy = flat.ptr[:-1].copy()
+def solve_plains(call: Callable[..., Any], merged: Part, guess: Floats) -> tuple[Floats, Ints] | None:
+    """The values of plains, close to the guess, and a policy; None if some cannot leave almost surely."""
+    worth, owner, order = choice_worth(merged, guess), choice_owner(merged), np.arange(guess.size, dtype=np.uint32)
+    best = np.flatnonzero(worth == np.maximum.reduceat(worth, merged.ptr[:-1].astype(np.int64))[owner])
+    greedy = merged.ptr[:-1].copy()
     greedy[owner[best]] = best
-    surely = call(parts.leaves, flat, order, greedy)
-    first = greedy if surely else _first_policy(call, flat, np.ones(flat.origin.size, np.bool_))
+    surely = call(parts.leaves, merged, order, greedy)
+    first = greedy if surely else _first_policy(call, merged, np.ones(merged.origin.size, np.bool_))
     if first is None:
         return None
-    policy, value = solve_directly(flat, first, flat.constant)
+    policy, value = solve_directly(merged, first, merged.constant)
     return value, policy
 
 
-def roundings(flat: Part, value: Floats, policy: Ints, grain: float) -> Floats:
-    """How many steps roundings may add up over, on choices that are worth hardly less than the values."""
-    near = choice_worth(flat, value) >= (value - grain / FINER)[choice_owner(flat)]
+def count_roundings(merged: Part, value: Floats, policy: Ints, grain: float) -> Floats:
+    """The most expected steps over which rounding errors add up, on choices worth hardly less than the values."""
+    near = choice_worth(merged, value) >= (value - grain / FINER)[choice_owner(merged)]
     near[policy] = True
-    return solve_directly(flat, policy, np.where(near, 1.0, -np.inf))[1]
+    return solve_directly(merged, policy, np.where(near, 1.0, -np.inf))[1]
 
 
-def below(
+def leave_soon(
     call: Callable[..., Any], part: Part, found: tuple[Floats, Ints], grain: float
 ) -> tuple[Floats, Floats, Ints] | None:
-    """The values, the time and the choices of a policy that leaves soon and is worth what was found, or hardly less.
+    """The values, the expected time and the choices of a policy that leaves soon and loses hardly any value.
 
-    If the one that was found is slow: that which leaves soonest by choices that are worth the values less a grain.
+    That is the policy found unless it is slow; then the one that leaves soonest by choices within a grain of the
+    values.  None if there is none.
     """
     value, policy = found
     time = _evaluated(part, policy, np.ones(policy.size))
@@ -99,14 +101,14 @@ def below(
 
 
 def _evaluated(part: Part, policy: Ints, constant: Floats) -> Floats:
-    """What a policy is worth, with a constant for each of its choices."""
+    """The values of a policy, with the given constants in place of its choices' own."""
     taken = np.full(part.origin.size, -np.inf)
     taken[policy] = constant
     return solve_directly(part, policy, taken)[1]
 
 
 def _first_policy(call: Callable[..., Any], part: Part, usable: Bools) -> Ints | None:
-    """A policy of usable choices that surely leaves, and soon; None if there is none."""
+    """A policy of usable choices that leaves almost surely, and soon; None if there is none."""
     size = part.ptr.size - 1
     policy, queue = part.ptr[:-1].copy(), np.arange(size, dtype=np.uint32)
     if call(parts.leave_surely, part, size, usable, queue) < size:
@@ -124,9 +126,9 @@ def _first_policy(call: Callable[..., Any], part: Part, usable: Bools) -> Ints |
 
 
 def attempt(component: Component, sweeper: Sweeper | None, half: float, threshold: float) -> float:
-    """Solve the equations directly, after sweeps if they are many, and prove bounds however long it takes to leave.
+    """Solve the equations directly, after sweeps if there is a sweeper, and prove bounds however long leaving takes.
 
-    Returns how wide these are, in shares of what is asked for; ∞ if nothing was proved.
+    Returns the half-width of the bounds relative to ``half``; ∞ if nothing was proved.
     """
     part, value, policy = component.part, component.guess.copy(), component.part.ptr[:-1].copy()
     swept = sweeper is not None and sweeper.run(part.constant, value, policy, threshold)
@@ -137,14 +139,14 @@ def attempt(component: Component, sweeper: Sweeper | None, half: float, threshol
 
 
 def _prove_plains(component: Component, found: tuple[Floats, Ints], half: float) -> float:
-    """Prove bounds with plains of finer or coarser grain, and keep the closest; returns how wide they are."""
+    """Prove bounds with coarser and coarser grains, and keep the closest; returns their half-width by ``half``."""
     bounds, members = component.bounds, component.sorted
     sides = (bounds.low, bounds.high, bounds.policy, bounds.rival)
     size = float(np.abs(found[0]).max(initial=0.0))
     grain, excess = GRAIN * size, np.inf
     while excess == np.inf or (excess > 1 and grain <= half * max(1.0, size)):
         before = [side[members] for side in sides]
-        now = component.excess(half) if _prove_level(component, found, grain) else np.inf
+        now = component.excess(half) if _prove_with_grain(component, found, grain) else np.inf
         if now < excess:
             excess = now
         else:
@@ -156,9 +158,9 @@ def _prove_plains(component: Component, found: tuple[Floats, Ints], half: float)
     return excess
 
 
-def _prove_level(component: Component, found: tuple[Floats, Ints], grain: float) -> bool:
+def _prove_with_grain(component: Component, found: tuple[Floats, Ints], grain: float) -> bool:
     """Write the policy and prove bounds with plains of a given grain."""
-    over, under = _above(component, found[0], grain), below(component.call, component.part, found, grain)
+    over, under = _upper_values(component, found[0], grain), leave_soon(component.call, component.part, found, grain)
     if over is None or under is None:
         return False
     worth, time, policy = under
@@ -169,26 +171,26 @@ def _prove_level(component: Component, found: tuple[Floats, Ints], grain: float)
     )
     if component.can_stay.size:
         high = np.where(component.can_stay, np.maximum(high, 0.0), high)
-    return widen(component, (low, short), (high, tall), float(np.finfo(np.float64).eps) / 2 * np.abs(worth).max())
+    return widen_until_proved(component, (low, short), (high, tall), EPSILON * np.abs(worth).max())
 
 
-def _above(component: Component, value: Floats, grain: float) -> tuple[Floats, Floats] | None:
-    """Upper bounds of the positions that surely leave, but for roundings, and over how many steps these add up."""
-    plain = label(component.part, value, grain)
+def _upper_values(component: Component, value: Floats, grain: float) -> tuple[Floats, Floats] | None:
+    """Upper bounds, up to rounding, of the positions that leave almost surely, and the steps rounding adds up over."""
+    plain = plain_of(component.part, value, grain)
     while True:
-        flat, guess = _flatten(component, plain), np.full(int(plain.max()) + 1, -np.inf)
+        merged, guess = _merged_equations(component, plain), np.full(int(plain.max()) + 1, -np.inf)
         np.maximum.at(guess, plain, value)
-        found = above(component.call, flat, guess)
+        found = solve_plains(component.call, merged, guess)
         if found is None:
             return None
-        more = label(flat, found[0], grain)
+        more = plain_of(merged, found[0], grain)
         if more.max() + 1 == found[0].size:
-            return found[0][plain], roundings(flat, *found, grain)[plain]
-        plain = more[plain]  # what was made one may be on a level with others now
+            return found[0][plain], count_roundings(merged, *found, grain)[plain]
+        plain = more[plain]  # adjacent plains may have the same value now
 
 
-def _flatten(component: Component, plain: Ints) -> Part:
-    """The equations of the plains, in which the positions are that can surely leave."""
+def _merged_equations(component: Component, plain: Ints) -> Part:
+    """The equations of the plains, given the plain of each position that can leave almost surely."""
     place, members, can_stay = component.bounds.place, component.members, NO_STAY
     number = component.by_position(plain, NOWHERE)
     if component.can_stay.size:
@@ -196,19 +198,24 @@ def _flatten(component: Component, plain: Ints) -> Part:
         can_stay[plain[component.can_stay[component.order]]] = True
     before = place[members]
     at = number[before]
-    component.lose(members[at == NOWHERE])
+    component.set_lost(members[at == NOWHERE])
     together = members[np.argsort(at, kind="stable")[: np.count_nonzero(at != NOWHERE)]]
     place[members] = at
     room = component.engine.room("plains", together.size, *component.call(parts.spread, component.graph, together))
     sizes, _ = component.call(parts.cut, component.game, component.bounds, together, can_stay, room)
     place[members] = before
-    flat: Part = component.call(parts.fitted, room, sizes)
-    component.call(parts.list_predecessors, flat, sizes[0])
-    return flat
+    merged: Part = component.call(parts.fitted, room, sizes)
+    component.call(parts.list_predecessors, merged, sizes[0])
+    return merged
 
 
-def widen(component: Component, below: tuple[Floats, Floats], above: tuple[Floats, Floats], residual: float) -> bool:
-    """Widen bounds by what roundings may add up to, until they are proved; values and times are by position."""
+def widen_until_proved(
+    component: Component, below: tuple[Floats, Floats], above: tuple[Floats, Floats], residual: float
+) -> bool:
+    """Widen bounds by residual · time until they are proved; False if they never are.
+
+    ``below`` and ``above`` are values and times, by position.
+    """
     bounds, members = component.bounds, component.sorted
     at = bounds.place[members]
     (low, time), (high, height) = ((value[at], times[at]) for value, times in (below, above))

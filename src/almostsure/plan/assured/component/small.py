@@ -1,7 +1,7 @@
-"""Compiled: small components and single pairs, settled where they stand, with bounds.
+"""Compiled: single pairs and small components, settled inside one compiled call, with bounds.
 
 Where every step costs, sweeps find the values of even a few thousand pairs.  Smaller components are solved directly:
-what can be stayed in for nothing is collapsed, and policies are evaluated by elimination.
+free end components are collapsed, and policies are evaluated by elimination.
 """
 
 # mypy: ignore-errors
@@ -27,18 +27,18 @@ from almostsure.plan.assured.component.places import collapse, inner_graph, lead
 from almostsure.plan.assured.steps import NOWHERE, Part, prove, read_ahead, step_back, width
 from almostsure.plan.assured.sums import EPSILON
 
-ELIMINATED = 40  # pairs of a component in which a policy is evaluated by elimination
-ROUNDS_BETWEEN = 4  # eliminations
-ELIMINATIONS = 20
-DENSE = 300  # pairs of a component that is solved directly
+ELIMINATED = 40  # the most pairs of a component with costs in which policies are evaluated by elimination
+ROUNDS_BETWEEN = 4  # sweeps between two eliminations
+ELIMINATIONS = 20  # the most eliminations
+DENSE = 300  # the most pairs of a component that is solved directly
 FIRST_ROUNDS = 8  # sweeps for a first policy
-NEAR = 4.0  # times half the tolerance: choices that are worth so little less may be best
+NEAR = 4.0  # choices whose value is less by at most so many times half the tolerance may be optimal
 ROUNDING = 8.0 * EPSILON  # of a step, relative to the largest value
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def settle_small(game, bounds, members, part, scratch, half):
-    """Settle a small component; False where another method is needed."""
+    """Settle a small component; False if another method is needed."""
     place = bounds.place
     for i in range(members.size):
         place[members[i]] = i
@@ -48,7 +48,7 @@ def settle_small(game, bounds, members, part, scratch, half):
         done = _settle_costs(game, bounds, members, part, scratch, half, known)
     if not done and top < np.inf and members.size <= DENSE:
         done = _settle_directly(game, bounds, members, part, scratch[-1], half, (sizes, known))
-        done = done and (game.discount < 1.0 or width(bounds, members) <= half)  # or they are parted
+        done = done and (game.discount < 1.0 or width(bounds, members) <= half)  # or use another method
     for x in members:
         place[x] = NOWHERE
     return done
@@ -63,7 +63,7 @@ def _settle_costs(game, bounds, members, part, scratch, half, known):
     order = queue[: _begin(game, members, part, scratch, all_leave and members.size <= ELIMINATED)]
     change = _values(part, usable, order, value, policy, -0.5 * half * most)
     for i in order:
-        if not np.isfinite(value[i]):  # a guess that went astray is no value: −∞ would be taken as lost
+        if not np.isfinite(value[i]):  # diverged; −∞ would be taken for a lost pair
             change = np.inf
     if change == np.inf:
         return False
@@ -81,7 +81,7 @@ def _settle_costs(game, bounds, members, part, scratch, half, known):
 
 @njit(cache=True, error_model="numpy")
 def _settle_directly(game, bounds, members, room, known_worth, half, cut_before):
-    """Settle a component by policy iteration with elimination; False where gains may go on for ever, or it fails."""
+    """Settle a component by policy iteration with elimination; False if gains may go on for ever, or if it fails."""
     sizes, known = cut_before
     surely = game.discount == 1.0
     can_stay, local, inside = np.zeros(0, np.bool_), members, inner_graph(game, bounds, members[:0], True)
@@ -101,7 +101,7 @@ def _settle_directly(game, bounds, members, room, known_worth, half, cut_before)
     if not _best_policy(part, usable, order, value, policy, surely):
         return False
     for x in order:
-        if merged and can_stay[x] and value[x] < 0.0:  # resting is worth 0, which no step of the proof looks at
+        if merged and can_stay[x] and value[x] < 0.0:  # staying is worth 0, and the proof does not check this choice
             value[x], policy[x] = 0.0, part.ptr[x]
     height = _height(game, part, usable, order, value, policy, half, (most, top))
     largest = 0.0
@@ -129,7 +129,7 @@ def _best_policy(part, usable, order, value, policy, surely):
 
 @njit(cache=True, error_model="numpy")
 def _height(game, part, usable, order, value, policy, half, known):
-    """By how much an error of 1 in every step blurs each value, at most, on choices that may be best; or ∞."""
+    """At most the effect on each value of an error of 1 per step, over choices that may be optimal; ∞: unknown."""
     most, top = known
     height = np.zeros(value.size)
     if game.discount < 1.0:
@@ -159,9 +159,9 @@ def _height(game, part, usable, order, value, policy, half, known):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def _begin(game, members, part, scratch, all_leave):
-    """First values of those who surely leave, and an order of them; returns how many they are.
+    """Fill in first values of the members that can leave almost surely, and an order of them; returns their number.
 
-    Where all of them surely leave, by any choices, each follows those that it may lead to, or an exit.
+    Where every policy of all members leaves almost surely, each comes after an exit or one of its successors.
     """
     state, (value, usable, queue, _, _, (worth, _)), size = game.graph.state, scratch, members.size
     for i in range(size):
@@ -190,7 +190,7 @@ def _begin(game, members, part, scratch, all_leave):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def _values(part, usable, order, value, policy, threshold):
-    """Values that change by at most the threshold; returns the last change, or ∞ if they were not found."""
+    """Iterate until values change by at most the threshold; returns the last change, ∞ if that is never reached."""
     if order.size > ELIMINATED:
         return approach(part, usable, order, value, policy, threshold)
     for _ in range(ELIMINATIONS):
@@ -205,7 +205,7 @@ def _values(part, usable, order, value, policy, threshold):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def settle(game, bounds, order, begin, small, part, scratch, half):
-    """Settle components one by one, until one is too large or needs another method; returns its number."""
+    """Settle components in order, up to the first that is too large or needs another method; returns its index."""
     start, member = order
     i = begin
     while i < start.size - 1:
@@ -223,7 +223,7 @@ def settle(game, bounds, order, begin, small, part, scratch, half):
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def largest(graph, order, small):
-    """The most pairs, choices and entries that a component has, at most, that is settled where it stands."""
+    """Upper bounds of the pairs, choices and entries of any component with at most ``small`` pairs."""
     start, ptr, entry_ptr = order[0], graph.ptr, graph.entry_ptr
     pairs, choices, entries = 0, 0, 0
     for i in range(start.size - 1):

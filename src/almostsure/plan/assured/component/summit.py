@@ -1,4 +1,4 @@
-"""Who surely gets the most that a component offers, where steps cost nothing: settled without counting them."""
+"""Where steps cost nothing: positions that attain the best exit almost surely are settled without counting steps."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from almostsure.plan.assured.steps import NOWHERE
 if TYPE_CHECKING:
     from almostsure.plan.assured.component.component import Component
 
-MANY = 16  # positions of which at least one is parted with in a round
-LEVEL = 4e-16  # by how much, relatively, choices may differ that are worth the same
+MANY = 16  # a round must settle at least 1 in so many positions
+LEVEL = 4e-16  # the relative difference up to which the values of choices count as equal
 
 
-def settle_summit(component: Component) -> bool:
-    """Settle those who surely get the most that can be got at an exit, and part with them; False if there are none.
+def settle_best_exits(component: Component) -> bool:
+    """Settle and remove the positions that attain the best exit almost surely; False if too few do.
 
-    Let no choice that surely stays have a reward above 0, and let c be the most that a choice is worth on average
-    when it leaves.  Then u = c is an upper bound of everybody.  Who can surely leave by choices worth c alone is
-    worth just that, and l = c a lower bound, no matter how long it takes.  Elsewhere bounds blur with the time that
-    choices take that look as good, and here all may do so.
+    Let no choice that cannot leave have a reward above 0, and let c be the largest mean value of a choice given that
+    it leaves.  Then u = c is an upper bound for all positions.  A position that can leave almost surely using only
+    choices with value c has exactly that value, and l = c is a lower bound however long leaving takes.  Other proofs
+    widen the bounds with the time that equally good choices may take, and here all choices may be equally good.
     """
     raw, size, leaves = component.raw, component.raw.ptr.size - 1, component.raw.leak > 0
     if size == 0 or not leaves.any() or (raw.constant[~leaves] > 0).any():
@@ -42,15 +42,15 @@ def settle_summit(component: Component) -> bool:
     component.order, component.part, component.size, component.in_place = queue, raw, size, False
     component.write(policy[queue], value)
     others = component.sorted[~there[component.bounds.place[component.sorted]]]
-    least = float(worth[policy[queue]].min())  # of a choice that leaves, as somebody does
-    if not _prove_same(component, least - component.exit_error, top + component.exit_error, others):
+    least = float(worth[policy[queue]].min())  # of a choice that leaves: there is one
+    if not _prove_constant(component, least - component.exit_error, top + component.exit_error, others):
         return False
-    _part_with_positions(component, there)
+    _remove_positions(component, there)
     return True
 
 
-def _part_with_positions(component: Component, gone: Bools) -> None:
-    """Go on without the members of some positions, which are settled."""
+def _remove_positions(component: Component, gone: Bools) -> None:
+    """Remove settled positions from the component, and build its equations again."""
     place = component.bounds.place
     kept = ~gone[place[component.members]]
     position = (np.cumsum(~gone) - 1)[place[component.members[kept]]]
@@ -60,11 +60,11 @@ def _part_with_positions(component: Component, gone: Bools) -> None:
     component.sorted = component.sorted[place[component.sorted] != NOWHERE]
     if component.inside is not None:
         component.can_stay, component.local = component.can_stay[~gone], component.local[kept]
-    component.cut()
+    component.build_equations()
 
 
-def _prove_same(component: Component, low: float, high: float, others: Ints) -> bool:
-    """Widen bounds that are the same for all members until they are proved, the lower ones not for some others."""
+def _prove_constant(component: Component, low: float, high: float, others: Ints) -> bool:
+    """Widen bounds that are the same for all members until they are proved; for ``others`` only the upper one."""
     bounds = component.bounds
     bounds.policy[others] = NOWHERE
     for _ in range(steps.ROUNDS):

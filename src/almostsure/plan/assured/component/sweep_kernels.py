@@ -1,11 +1,11 @@
-"""Compiled sweeps over a layer, and what the direct solves of slow pockets need.
+"""Compiled: sweeps over a component, and the parts of direct solves of slow pockets.
 
 A component is given by compact arrays (:class:`almostsure.plan.assured.steps.Part`): the choices of position x are
 ``ptr[x] … ptr[x+1] − 1``, the entries of choice k are ``entry_ptr[k] … entry_ptr[k+1] − 1``, and
 
     worth of choice k  =  constant[k] + Σ factor[e] · value[column[e]].
 
-Arrays are taken out of their tuples before loops begin: inside, every access would count a reference.
+Arrays are taken out of their tuples before loops: inside, every access would count a reference.
 """
 
 # mypy: ignore-errors
@@ -24,29 +24,29 @@ STUCK = 8  # rounds after which a sweep looks further ahead
 
 
 class Run(NamedTuple):
-    """What a run of sweeps changes."""
+    """The state of a run of sweeps."""
 
     value: np.ndarray  # [positions]
     policy: np.ndarray  # [positions], choices
-    active: np.ndarray  # [positions], who has to be looked at
-    is_dirty: np.ndarray  # [chunks], where somebody is active
-    todo: np.ndarray  # [chunks], visits that look at the policy's choices only
-    changes: np.ndarray  # [positions], how often values changed
-    account: np.ndarray  # updates made, first chunk ever reached, and rounds since then
+    active: np.ndarray  # [positions], whether the value must be updated
+    is_dirty: np.ndarray  # [chunks], whether a position of the chunk is active
+    todo: np.ndarray  # [chunks], the next visits that update by the policy's choices only
+    changes: np.ndarray  # [positions], how often each value has changed
+    account: np.ndarray  # [3], updates made, the furthest first dirty chunk so far, and rounds since it was reached
 
 
 class Limits(NamedTuple):
-    """How far a run of sweeps goes."""
+    """The parameters of a run of sweeps."""
 
     threshold: float
     lookahead: int  # chunks that a round visits
-    policy_sweeps: int
-    patience: int  # changes of one value
+    policy_sweeps: int  # visits of a chunk by the policy's choices only, after a full one
+    patience: int  # changes of one value after which the run is interrupted
     max_updates: int
 
 
 class Search(NamedTuple):
-    """What the search for a pocket uses."""
+    """The arrays of the search for a pocket."""
 
     level: np.ndarray  # [positions], in how many pockets each was
     mark: np.ndarray  # [positions], all False before and after
@@ -63,7 +63,7 @@ def _best(x, ptr, entry_ptr, column, factor, constant, value):
         while e < end:
             worth += factor[e] * value[column[e]]
             e += 1
-        choice = k if worth > best else choice  # conditional moves: which choice is better, nobody can predict
+        choice = k if worth > best else choice  # conditional moves: a branch would be unpredictable
         best = worth if worth > best else best
     return best, choice
 
@@ -79,9 +79,9 @@ def _worth(k, entry_ptr, column, factor, constant, value):
 
 @njit(cache=True, error_model="numpy", inline="always")
 def _wake(x, pred_ptr, pred, active, is_dirty, lowest):
-    """Everybody who looks at position x has to look again; returns the lowest chunk concerned.
+    """Activate all predecessors of position x; returns the lowest chunk concerned.
 
-    Whether they were awake is not asked: a wrong guess at the answer costs the processor more than to write it again.
+    Whether they are active already is not tested: a mispredicted branch costs more than writing again.
     """
     for q in range(np.int64(pred_ptr[x]), np.int64(pred_ptr[x + 1])):
         y = pred[q]
@@ -93,14 +93,15 @@ def _wake(x, pred_ptr, pred, active, is_dirty, lowest):
 
 @njit(cache=True, error_model="numpy")
 def sweep(part, run, limits):
-    """Update active positions, chunk by chunk, until all are within the threshold of their best choice's worth.
+    """Update active positions, chunk by chunk, until all residuals are within the threshold.
 
-    A round visits the first ``lookahead`` chunks with active positions, in order, and more of them the longer the
-    first one has been stuck: it may wait for somebody far ahead.  A full visit looks at all choices and puts what it
-    sees to rest; the next few visits look at the policy's choices only.  A value that changes by more than the
-    threshold wakes its predecessors.  Returns −1 when everybody rests, −2 after ``max_updates``, or else a chunk in
-    which some value has changed ``patience`` times.  ``account`` holds updates made, first chunk ever reached, and
-    rounds since then.
+    A round visits the first ``lookahead`` dirty chunks, in order, and more of them the longer the first one has been
+    stuck, since it may depend on positions far ahead.  A full visit updates by all choices and makes the positions
+    inactive; the next few visits of the chunk update by the policy's choices only.  A value that changes by more than
+    the threshold activates its predecessors.
+
+    Returns −1 once all positions are inactive, −2 after ``max_updates``, or else a chunk in which some value has
+    changed ``patience`` times.
     """
     value, policy, active, is_dirty, todo, changes, account = run
     threshold, lookahead, policy_sweeps, patience, max_updates = limits
@@ -159,9 +160,10 @@ def sweep(part, run, limits):
 
 @njit(cache=True, error_model="numpy")
 def pocket(part, search, changes, begin, end, often, limit):
-    """Positions in a range that changed ``often``; those met before bring their neighbourhood, wider every time.
+    """Find the positions of a range that changed at least ``often`` times; writes them to the search.
 
-    Writes them to the search and returns how many there are, at most ``limit`` beyond the first.
+    Those that were in a pocket before bring their neighbourhood, a wider one every time, up to ``limit`` members in
+    all.  Returns the number of members.
     """
     level, mark, found = search
     ptr, entry_ptr, column, pred_ptr, pred = part.ptr, part.entry_ptr, part.column, part.pred_ptr, part.pred
@@ -198,7 +200,7 @@ def pocket(part, search, changes, begin, end, often, limit):
 
 @njit(cache=True, error_model="numpy")
 def _may_leave(k, local, leaving, part):
-    """Whether a choice may lead out of the pocket, or to a position of it that is already known to leave."""
+    """Whether a choice may lead out of the pocket, or to a member that is known to leave it."""
     chance = 0.0
     for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
         inside = local[part.column[e]]
@@ -210,7 +212,7 @@ def _may_leave(k, local, leaving, part):
 
 @njit(cache=True, error_model="numpy")
 def make_proper(members, local, part, value, policy):
-    """Give each member its best choice, or one that comes nearer to an exit where the best ones lead round in circles.
+    """Make the policy proper: each member takes its best choice or, where these never leave, one towards an exit.
 
     ``local`` maps positions to members, −1 for others.  Returns False if some member cannot leave at all.
     """
@@ -244,9 +246,10 @@ def make_proper(members, local, part, value, policy):
 
 @njit(cache=True, error_model="numpy")
 def equations(members, local, part, value, policy):
-    """The equations of the members' values under the policy, everything else as it is: row offsets, columns,
-    factors (of identity minus transitions) and right-hand side.
-    """  # noqa: D205
+    """The linear system of the members' values under the policy, with all other values fixed.
+
+    Returns row offsets, columns, factors (identity minus transitions) and the right-hand side.
+    """
     _, entry_ptr, column, factor, constant = part[:5]
     num = members.size
     room = num
@@ -276,7 +279,7 @@ def equations(members, local, part, value, policy):
 
 @njit(cache=True, error_model="numpy")
 def improve(members, threshold, part, value, policy):
-    """Switch members to clearly better choices; returns how many did."""
+    """Switch members to clearly better choices; returns the number of switches."""
     ptr, entry_ptr, column, factor, constant = part[:5]
     switched = 0
     for f in range(members.size):
@@ -291,7 +294,7 @@ def improve(members, threshold, part, value, policy):
 
 @njit(cache=True, error_model="numpy")
 def wake_changed(members, old, part, run):
-    """After a direct solve: members that changed, and who looks at them, become active."""
+    """After a direct solve: activate all members, and the predecessors of those that changed."""
     for f in range(members.size):
         x = members[f]
         run.changes[x] = 0

@@ -1,19 +1,20 @@
 """Sweeps with direct solves: the values of one component, until every residual is below a threshold.
 
-*Sweeps.*  Positions are ordered by value (:func:`.estimate.estimate`), and a value that
-changes wakes those that look at it.  A sweep visits only the active ones, and only so far ahead that what it spreads is
-already nearly right: the work goes where the residual is.
+*Sweeps.*  Positions are ordered by value (:func:`.estimate.estimate`), and a value that changes activates its
+predecessors.  A sweep visits active positions only, and only a limited number of chunks ahead, so that the values it
+propagates are already nearly right: the work goes where the residual is.
 
-*Pockets.*  Where a policy leaves a region only after hundreds of steps, sweeps crawl.  Positions that changed too often
-are taken out and settled together, by policy iteration with sparse LU on their equations, everything around as it
-is.  Each member starts with its best choice if that leads out; otherwise with one that does, so that no policy that
-runs in circles is ever evaluated.  A pocket that comes back is widened.
+*Pockets.*  Where a policy leaves a region only after hundreds of steps, sweeps converge slowly.  Positions that changed
+too often are solved together, by policy iteration with sparse LU, with all values around them fixed.  Each member
+starts with its best choice if that leads out, and otherwise with one that does, so every policy that is evaluated is
+proper.  A pocket that is found again is widened.
 
-*Scattered models.*  Where choices lead anywhere there is no order, there are no pockets, and factors would fill up; but
-few modes are slow, and mixed rounds find them (:mod:`.approach`).  So they do where a whole component is slow.
+*Models without locality.*  Where choices lead anywhere, no order helps, there are no pockets, and LU factors would fill
+up.  But few modes converge slowly, and Anderson mixing finds them (:mod:`.approach`).  The same holds where a whole
+component is slow.
 
-*Stubborn components.*  Where all that takes too long, and the component is thin, it is solved by LU as a whole: at once
-where that is quick, as on long chains.
+*Last resort.*  Where all this takes too long and LU of the whole component is affordable, it is solved by LU: at once
+if that is cheap, as on long chains.
 """
 
 from __future__ import annotations
@@ -31,28 +32,29 @@ from almostsure.plan.assured.component.sweep_kernels import CHUNK, Limits, Run, 
 from almostsure.plan.assured.steps import Part
 from almostsure.policy.evaluation.linear import SuperLU
 
-REFINEMENTS = 2  # steps after a factorisation
-ELIMINATED, SLOW = 1_000, 1e12  # positions, and steps until they are left, where a factorisation may lose all digits
+REFINEMENTS = 2  # steps of iterative refinement after a factorisation
+ELIMINATED = 1_000  # the most positions of a policy that is evaluated by elimination instead of LU
+SLOW = 1e12  # expected steps until the component is left, from which LU may lose all digits
 LOOKAHEAD = 12  # times the square root of the number of positions: how many a round visits, in a model with locality
-POLICY_SWEEPS = 2  # visits that look at the policy's choices only, after one that looks at all
-MIXED = 16_000  # positions of a component in which mixed rounds are as good as sweeps of what is active
+POLICY_SWEEPS = 2  # visits by the policy's choices only, after one by all choices
+MIXED = 16_000  # the most positions of a component in which mixed rounds are tried first despite locality
 PATIENCE = 60  # changes after which a position belongs to a pocket
-POCKET_REACH = 1 << 16  # how far apart, in positions, its members may be
-POCKET = 2_000  # members of a pocket that is solved by LU
+POCKET_REACH = 1 << 16  # how far, in positions, its members may be from the chunk
+POCKET = 2_000  # the most members of a pocket that is solved by LU
 LOCAL_POCKET = 6_000  # the same in a model with locality, where factors hardly fill up
-POCKET_LIMIT = 16_000  # members of one that is looked at
-SEEDS = 4_000  # positions that may change often before a pocket counts as no pocket any more
-UPDATES_PER_POSITION = 20_000
-MAX_ROUNDS = 1000
-WORN = 20  # updates a position after which mixed rounds are tried where no pocket stands out
-STUBBORN = 300  # updates a position after which LU of the whole component is considered
-THIN = 1e11  # the most multiplications that it may take
-QUICK = 1e8  # multiplications that take less time than mixed rounds that came to nothing
-HOPELESS = 1e9  # a policy whose values are so many times larger stays almost for ever: they are mere rounding
+POCKET_LIMIT = 16_000  # members at which a pocket is not widened further
+SEEDS = 4_000  # the most positions that changed often in a pocket
+UPDATES_PER_POSITION = 20_000  # after which sweeps give up
+MAX_ROUNDS = 1000  # of policy iteration
+WORN = 20  # updates per position after which mixed rounds are tried if no pocket stands out
+STUBBORN = 300  # updates per position after which LU of the whole component is considered
+THIN = 1e11  # the most multiplications that it may take then
+QUICK = 1e8  # multiplications up to which LU is tried as soon as mixed rounds have failed
+HOPELESS = 1e9  # if values grow by this factor, the policy almost never leaves, and they are mere rounding errors
 
 
 def choice_worth(part: Part, value: Floats) -> Floats:
-    """What each choice of a component is worth, [choices]."""
+    """The value of each choice of a component, [choices]."""
     from scipy.sparse import csr_array
 
     shape = (part.origin.size, part.ptr.size - 1)
@@ -76,9 +78,9 @@ def is_local(part: Part) -> bool:
 
 
 def solve_directly(part: Part, policy: Ints, constant: Floats) -> tuple[Ints, Floats]:
-    """The best policy, and its values, by policy iteration with LU from one that surely leaves.
+    """The best policy and its values, by policy iteration with LU from a policy that leaves almost surely.
 
-    Choices with the constant −∞ are left out.
+    Choices whose constant is −∞ are not used.
     """
     from scipy.sparse import csr_array
 
@@ -106,10 +108,10 @@ def solve_directly(part: Part, policy: Ints, constant: Floats) -> tuple[Ints, Fl
 
 
 def _evaluate(part: Part, policy: Ints, matrix: Any) -> Floats | None:
-    """What a policy is worth, whose moves are the matrix, with some steps of refinement; None if it is singular.
+    """The values of a policy with transition matrix ``matrix``, by LU with refinement; None if that is singular.
 
-    The residual is computed from differences of neighbours, as proofs do: nothing cancels out.  A policy that takes
-    for ever to leave has equations that are all but singular; it is evaluated by elimination, which minds nothing.
+    The residual is computed from differences between successors, as in the proofs, so nothing cancels.  A policy that
+    hardly ever leaves has a nearly singular system; it is evaluated by elimination, which loses no accuracy.
     """
     from scipy.sparse import csc_array, eye_array
 
@@ -145,10 +147,7 @@ class Sweeper:
         self.knows_predecessors = False
 
     def run(self, constant: Floats, value: Floats, policy: Ints, threshold: float) -> bool:
-        """Bring ``value`` within ``threshold`` of its best choices' worth; they are in ``policy`` afterwards.
-
-        False if that takes too long.
-        """
+        """Update ``value`` and ``policy`` in place until no residual exceeds ``threshold``; False if that fails."""
         size, chunks = self.size, -(-self.size // CHUNK)
         self.part, self.threshold = self.part._replace(constant=constant), threshold
         self.state = Run(
@@ -157,9 +156,9 @@ class Sweeper:
         )  # fmt: skip
         self.search = Search(np.zeros(size, np.int32), np.zeros(size, np.bool_), np.empty(size, np.uint32))
         patience, stubborn = PATIENCE, STUBBORN * size
-        everybody = np.arange(size, dtype=np.uint32)
+        positions = np.arange(size, dtype=np.uint32)
         if self.solves_first:
-            self._solve(everybody, 50)
+            self._solve(positions, 50)
         while True:
             if self.mixes_first and self._mix():
                 return True
@@ -171,20 +170,20 @@ class Sweeper:
             quick = self.mixes_first and not self.solves_first and self.cost < QUICK
             if quick or (self.state.account[0] > stubborn and self.cost < THIN):
                 self.solves_first, stubborn = quick or self.solves_first, 4 * int(self.state.account[0])
-                self._solve(everybody, 50)
-            elif not 0 < self._settle(chunk, patience) <= self.pocket:  # no pocket stands out, or a large one
+                self._solve(positions, 50)
+            elif not 0 < self._settle(chunk, patience) <= self.pocket:  # no pocket stands out, or it is too large
                 if self.state.account[0] > WORN * size and not self.mixes_first and self._mix():
                     return True
                 patience += patience // 4
 
     def _list_predecessors(self) -> None:
-        """Fill in the predecessors, once: mixed rounds do without them."""
+        """Fill in the predecessors on first use: mixed rounds do without them."""
         if not self.knows_predecessors:
             list_predecessors(self.part, self.size)
             self.knows_predecessors = True
 
     def _mix(self) -> bool:
-        """Approach the values of all positions at once; False if that takes too long."""
+        """Run mixed rounds over all positions; False if they do not converge."""
         usable, order = np.ones(self.part.origin.size, np.bool_), np.arange(self.size, dtype=np.uint32)
         change = approach(self.part, usable, order, self.state.value, self.state.policy, self.threshold)
         self.state.account[0] += MIXED_ROUNDS * self.size
@@ -194,14 +193,14 @@ class Sweeper:
     # ------------------------------------------------------------------ pockets
 
     def _settle(self, chunk: int, patience: int) -> int:
-        """Solve the pocket around a chunk directly; returns how many members it has."""
+        """Solve the pocket around a chunk directly, unless it is too large; returns how many members it has."""
         members = self._pocket(chunk, patience)
         if 0 < members.size <= self.pocket:
             self._solve(members, 30)
         return members.size
 
     def _solve(self, members: Ints, rounds: int) -> None:
-        """Policy iteration on the members, everything around them as it is."""
+        """Policy iteration on the members, with all other values fixed."""
         part, value, policy = self.part, self.state.value, self.state.policy
         before = value[members]
         self.local[members] = np.arange(members.size, dtype=np.int32)
@@ -218,7 +217,7 @@ class Sweeper:
 
     @cached_property
     def cost(self) -> float:
-        """The multiplications of LU of the whole component, at most, in an order in which it hardly fills up."""
+        """Estimated multiplications of LU of the whole component: size · bandwidth², in a bandwidth-reducing order."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -231,7 +230,10 @@ class Sweeper:
         return size * float(np.quantile(distance, 0.999) if distance.size else 0.0) ** 2
 
     def _pocket(self, chunk: int, patience: int) -> Ints:
-        """The members of the pocket around a chunk: those that changed most often, and their neighbourhood."""
+        """The members of the pocket around a chunk: those that changed most often, and their neighbourhood, sorted.
+
+        None if too many changed that often; then the counts start again.
+        """
         begin, end = max(0, chunk * CHUNK - POCKET_REACH), min(self.size, chunk * CHUNK + POCKET_REACH)
         often = self._often(begin, end, patience)
         if often > patience:
@@ -241,7 +243,7 @@ class Sweeper:
         return np.sort(self.search.found[:count])
 
     def _often(self, begin: int, end: int, patience: int) -> int:
-        """How often a position must have changed to belong to a pocket that is not too large."""
+        """The number of changes from which a position belongs to the pocket, so that it has at most SEEDS such."""
         counts = np.bincount(np.minimum(self.state.changes[begin:end], patience), minlength=patience + 1)
         at_least = np.cumsum(counts[::-1])[::-1]
         fits = np.flatnonzero(at_least[patience // 2 :] <= SEEDS)
