@@ -176,7 +176,7 @@ def test_upper_budgets_of_a_system_are_verified_without_the_solver(tmp_path: Pat
     modules = set(answer["trusted"]["modules"])
     assert "almostsure.abstract.certificate" in modules
     assert not modules & {"almostsure.abstract.solve", "almostsure.abstract.compiled.levels", "almostsure.budget.solve"}
-    assert "of cells, upper bounds are proved" in " ".join(
+    assert "for cells, upper bounds are proved" in " ".join(
         here("check", "Pendulum-v1", "upper.safetensors").out.split()
     )
     arrays, strings = load_tensors(tmp_path / "upper.safetensors", kind="upper", model=system.fingerprint)

@@ -289,7 +289,7 @@ def test_learn_reads_a_log(here: Callable[..., Any], tmp_path: Path) -> None:
     assert shown.endswith("almostsure learn log.csv --mu 0.1234567 --delta 0.001 -o learned.umb")
     refused = here("learn", "log.csv")
     assert refused.code == 2
-    assert "give --mu" in refused.err
+    assert "--mu 0.05" in refused.err
 
 
 def test_compare_says_that_a_model_was_learned(here: Callable[..., Any]) -> None:

@@ -93,7 +93,7 @@ def test_at_work(
 def test_ctrl_c_speaks_of_files_and_options(capsys: pytest.CaptureFixture[str]) -> None:
     minimal, solution = asure.minimal_budget("quicksand", cap=3), asure.solve_policy("paper", asure.AlmostSure(2))
     for command, kept, said in (
-        ("budget", minimal, "--cap 3 asks for no more"),
+        ("budget", minimal, "to get only these, pass --cap 3"),
         ("solve", solution, "interrupted; nothing was written.\n"),
         ("explain", minimal, "interrupted; nothing was written.\n"),
         ("learn", minimal, "interrupted; nothing was written.\n"),

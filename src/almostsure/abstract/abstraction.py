@@ -221,16 +221,13 @@ def abstract(
 
     Parameters
     ----------
-    step
+    step, grid, actions
         ``step(state, action)`` takes a tuple of coordinates, numbers or interval arrays, and returns the next tuple, or
-        a list of the possible next tuples.  Or the id of a known environment, which needs no other argument.
-    grid, actions
-        The box and its cells; the values that ``step`` is given, one per action id.
-    unsafe, forbidden
-        Functions of the state.  ``unsafe`` is true where entering does damage 1, or returns the damage as a whole
-        number; ``forbidden`` is true where no budget suffices.
-    goal
-        True where the run has arrived.  Each step until then does damage 1, and unsafe states are forbidden.
+        a list of the possible next tuples.  Then the box and its cells, and the values that ``step`` is given as
+        actions.  Or, instead of ``step``, the id of a known environment, which needs no other argument.
+    unsafe, forbidden, goal
+        Functions of the state: whether entering does damage 1 (or the damage itself, a whole number); whether no budget
+        suffices; whether the run has arrived: then each step until there does damage 1, and unsafe is forbidden.
     pattern
         The length of the action sequences that are choices (by default 1, or that of a known system); or the sequences.
     disturbance
@@ -238,17 +235,15 @@ def abstract(
     observation_error
         How far an observation may lie from the state: "float32" for rounding, or one number per coordinate.
     initial
-        ``(low, high)``: the box in which episodes start.  By default they start anywhere.
+        ``(low, high)``: the box in which episodes start; by default anywhere.
     post
         ``post(low, high, action) -> (low, high)``: your own enclosure, instead of ``step``.  It is trusted.
     split
-        The number of pieces into which cells are cut for their images, per coordinate: tighter images for more work.
-    action_names
-        Names of the actions, for messages.
+        Into how many pieces cells are cut for their images, per coordinate: tighter images for more work.
     state_of
         A function from an observation (or an array of them) to the state, if they are not the same.
-    name
-        The name of the system, for messages.
+    action_names, name
+        Names of the actions and of the system, for messages.
 
     Examples
     --------

@@ -115,7 +115,7 @@ def iterate(model: Any, graph: Any, values: Any, steps: int, cap: int) -> Any:
     return found[:count], steps
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def value_of(model: Any, values: Any, s: int, cap: int) -> Any:
     """Min over choices of max over outcomes of d + v(s'); INFINITE above the cap."""
     choice_ptr, outcome_ptr, successor, damage = model

@@ -101,7 +101,7 @@ def test_the_search_may_be_stopped(paper, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(engine.Engine, "solve", stop)
-    with pytest.raises(Interrupted, match="is a solution whose policy keeps the budget") as stopped:
+    with pytest.raises(Interrupted, match="is a solution with a policy that keeps the budget") as stopped:
         solve_policy(paper(), AlmostSure(2))
     kept = stopped.value.kept
     assert (kept.lower, kept.upper) == (-np.inf, np.inf)

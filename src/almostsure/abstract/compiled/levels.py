@@ -56,7 +56,7 @@ class Scratch(NamedTuple):
     at: Ints  # [coordinates]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def span_inside(bits: Words, start: int, first: int, end: int) -> bool:
     """Whether the cells ``first … end − 1`` of a row are all in the set."""
     one, full = np.uint64(1), ~np.uint64(0)
@@ -73,7 +73,7 @@ def span_inside(bits: Words, start: int, first: int, end: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def row_inside(bits: Words, start: int, first: int, end: int, width: int) -> bool:
     """Whether the cells ``first … end − 1`` of a row are in the set; those from ``width`` on wrap around."""
     if not span_inside(bits, start, first, min(end, width)):
@@ -81,7 +81,7 @@ def row_inside(bits: Words, start: int, first: int, end: int, width: int) -> boo
     return end <= width or span_inside(bits, start, 0, end - width)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def rows_inside(sets: Sets, shape: Ints, start: int, scratch: Scratch) -> bool:
     """:func:`row_inside` for all rows of the box in ``scratch`` along the coordinates whose windows are looped over."""
     low, count, at = scratch.low, scratch.counts, scratch.at
@@ -218,7 +218,7 @@ def search(images: Images, sets: Sets, task: Task, scratch: Scratch, word: tuple
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def widen(reach: npt.NDArray[np.int16], low: Ints, count: Ints, shape: Ints) -> None:
     """Extend ``reach`` by the words of an outcome; to the whole coordinate where that wraps around."""
     for j in range(shape.size):
@@ -263,9 +263,9 @@ def member(low: Ints, count: Ints, shape: Ints, number: int) -> np.int64:
 def arrive(images: Images, watch: Watch, scratch: Scratch, cap: int) -> None:
     """Settle cells in ascending order of their values (Dijkstra), each at the least cost of its choices.
 
-    The next choice is one that waited for the cell settled last; or else the next of all choices, until each has been
-    examined once; or else one of the current bucket, which settles its cell.  An examined choice waits for the next
-    unsettled cell of its image or, if there is none, in the bucket of its cost.
+    The next choice is one that waited for the cell settled last, or the next of all until each was examined once, or
+    one of the current bucket, which settles its cell.  An examined choice waits for the next unsettled cell of its
+    image or, if there is none, in the bucket of its cost.
     """
     shape, value, link, head, bucket = watch.shape, watch.value, watch.link, watch.head, watch.bucket
     position, costs, low, count, offset = watch.position, watch.cost, scratch.low, scratch.counts, scratch.offset
@@ -305,8 +305,7 @@ def arrive(images: Images, watch: Watch, scratch: Scratch, cap: int) -> None:
                 at = starts[j, q] + offset[j] + k * strides[j, n - 1]
                 low[j], count[j] = lows[at], counts[at]
                 size *= count[j]
-            waits = size == 0  # forbidden: waits for ever
-            size = np.int64(0) if count[0] == ended else size
+            waits, size = size == 0, np.int64(0) if count[0] == ended else size  # a forbidden choice waits for ever
             cost = max(cost, d)
             while seen < before + size:
                 target = member(low, count, shape, seen - before)

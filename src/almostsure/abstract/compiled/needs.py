@@ -67,7 +67,7 @@ def patterns_need(images: Images, shape: Ints, tables: Any, row: Rows, needs: An
                 needs[row[cell], p] = worst
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def largest_in(tables: Any, shape: Ints, low: Ints, count: Ints, at: Ints) -> np.int64:
     """The largest value among the cells of a box.
 

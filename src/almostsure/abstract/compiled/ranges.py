@@ -12,7 +12,7 @@ from almostsure.kernels import njit
 Floats = npt.NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def cell_along(value: float, edges: Floats, inverse: float) -> int:
     """The cell of a value between the first and the last edge: a guess, corrected by comparison with the edges."""
     last = edges.size - 2

@@ -31,7 +31,7 @@ def measure(game, doomed):
     return np.int64(choices), outcomes, longest
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def number_doomed(doomed, local, states):
     """Number the doomed states from 1; returns how many there are, and one more."""
     count = 1
@@ -44,7 +44,7 @@ def number_doomed(doomed, local, states):
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def damaging_first(outcome, begin, end):
     """Move the damaging outcomes of a choice to its front."""
     front = begin

@@ -117,7 +117,7 @@ def collect(board, queue, level, events, first, last):
     return queued
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def register_anew(board, scratch, queued, beyond, level):
     """Where the pool is full of watchers that have moved on: start it again with the first suspects that count."""
     outcome_ptr, outcome, value = board.outcome_ptr, board.outcome, board.value

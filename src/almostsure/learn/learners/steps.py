@@ -210,7 +210,7 @@ def turned(count: Any, number: int) -> int:
     return at if at < number else 2 * number - 1 - at
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def layer_of(remaining: int, layers: int) -> int:
     """The row of a remaining budget: the only one, or the last for the overspent."""
     if layers == 1:
@@ -228,7 +228,7 @@ def best(allowed: Any, value: Any, damage: Any, price: float, first: int, last: 
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def number_of(allowed: Any, first: int, last: int) -> int:
     """How many choices of a range are allowed."""
     number = 0
@@ -237,7 +237,7 @@ def number_of(allowed: Any, first: int, last: int) -> int:
     return number
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inner=True)
 def pick(allowed: Any, first: int, last: int, skip: int) -> int:
     """The allowed choice after ``skip`` others."""
     for choice in range(first, last):

@@ -251,7 +251,7 @@ def components(graph, search, number):
     return start[: count + 1], member
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def find_cycles(graph, search, within, number):
     """List the components of a span; returns the number of components so far, including those behind the span.
 
@@ -276,7 +276,7 @@ def find_cycles(graph, search, within, number):
     return progress[0]
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def _largest(start, begin, end):
     """The first and the last offset of the largest of some components."""
     first, last = 0, 0
@@ -286,7 +286,7 @@ def _largest(start, begin, end):
     return first, last
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def _know(graph, search, number, layer, known, progress):
     """List a layer's component that contains the states of a component of the layer below, after its successors.
 
@@ -319,7 +319,7 @@ def _know(graph, search, number, layer, known, progress):
     return count + 1, listed, waiting, last
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def _dive(target, search, root, progress):
     """Tarjan's depth-first search from a pair, without recursion: list all components that are complete.
 

@@ -91,7 +91,7 @@ class Part(NamedTuple):
     pred: np.ndarray  # [entries], the predecessors of each position
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def read_ahead(game, bounds, member, i):
     """Prefetch what will be read of the pairs that follow pair ``i`` of a list."""
     _, _, ptr, origin, entry_ptr, target = game.graph
@@ -256,7 +256,7 @@ def width(bounds, members):
     return most
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def step_back(game, bounds, order, begin):
     """Settle consecutive components of one pair, from the given one on; returns the index of the next larger one."""
     start, member = order

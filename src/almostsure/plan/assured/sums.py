@@ -40,7 +40,7 @@ def two_product(a, b):
     return product, a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def grow(expansion, size, number):
     """Add a number to an expansion of the given size; returns the new size."""
     kept = 0
@@ -55,7 +55,7 @@ def grow(expansion, size, number):
     return kept
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def _exact_dot(a, b, begin, end):
     """The exact sum of products, rounded at the end."""
     expansion = np.zeros(2 * (end - begin) + 2)

@@ -34,7 +34,7 @@ def search_layer(sums: Any, edges: Any, upper: Any, level: int, needy: Any) -> A
     return found[:size]
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def leads_on(sums: Any, upper: Any, level: int, s: int) -> bool:  # pragma: no cover - compiled
     """Whether some outcome of a state leads to a pair with an upper bound below 1."""
     for o in range(sums.outcome_ptr[sums.choice_ptr[s]], sums.outcome_ptr[sums.choice_ptr[s + 1]]):
@@ -65,7 +65,7 @@ def sweep_layer(
     return gap, moves
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def bounds_of(sums: Any, upper: Any, lower: Any, level: int, s: int) -> tuple[float, float]:
     """The least q of the state's choices, rounded up from the upper bounds and down from the lower ones."""
     best_high, best_low = np.inf, np.inf

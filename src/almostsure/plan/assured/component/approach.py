@@ -70,7 +70,7 @@ def follow(part, order, value, policy, rows, sweeps):
     expand(order, value, rows)
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def copy_rows(part, order, value, policy, rows):
     """Copy the policy's rows side by side, where they are read much faster; returns how many :func:`bridge` leaves."""
     position, first, columns, factors, constants = rows.position, rows.first, rows.columns, rows.factors, rows.constants
@@ -89,7 +89,7 @@ def copy_rows(part, order, value, policy, rows):
     return count
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def sweep_rows(rows, count, sweeps):
     """Sweep over the remaining rows; returns the largest change in the last sweep."""
     start, columns, factors, constants, now = rows.start, rows.columns, rows.factors, rows.constants, rows.now
@@ -106,7 +106,7 @@ def sweep_rows(rows, count, sweeps):
     return most
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def expand(order, value, rows):
     """Fill in the values of all positions from those of the remaining rows."""
     root, shift, scale, now = rows.root, rows.shift, rows.scale, rows.now
@@ -131,7 +131,7 @@ class Rows(NamedTuple):
     now: np.ndarray  # [positions], values of the kept rows
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def bridge(rows, size):
     """Eliminate rows with a single entry, if they are many; returns how many are kept, at the start of the arrays."""
     _, first, start, columns, factors, constants, kept, number, root, shift, scale, _ = rows
@@ -254,7 +254,7 @@ class History(NamedTuple):
     products: np.ndarray  # [MEMORY, MEMORY], inner products of ``changes``
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def room_for_history(size):
     """An empty history."""
     return History(
@@ -280,7 +280,7 @@ def mix(history, before, now, size, done):
         now[i] = mixed
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def _weights(changes, change, products, slot, count, size):
     """The least-squares weights of the differences of earlier changes that add up to the last change; none if doubtful.
 

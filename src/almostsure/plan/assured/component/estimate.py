@@ -37,7 +37,7 @@ def room_to_estimate(positions: int, choices: int, entries: int) -> Room:
     return Room(order, via, factor, judged.reshape(-1, 4), *side_by_side(np.int32, positions, positions, positions))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def _move(i, slot, slot_of, before, after, head, tail):
     """Move a position to the end of another bucket, or take it out of all if the slot is negative."""
     old = slot_of[i]
@@ -61,7 +61,7 @@ def _move(i, slot, slot_of, before, after, head, tail):
     tail[slot] = i
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def _guess(worth, later, ahead, gain):
     """The estimated value of a choice; see :func:`estimate` for what is assumed of unsettled outcomes."""
     if later < NOT_LATE and not np.isnan(ahead):
@@ -69,7 +69,7 @@ def _guess(worth, later, ahead, gain):
     return gain + worth / max(1e-6, 1.0 - later)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def _bucket(worth, top, width, lowest, discount):
     """The bucket of a value: its distance from the best one in widths or, discounted, in quarters of a step."""
     if discount == 1.0:
@@ -79,7 +79,7 @@ def _bucket(worth, top, width, lowest, discount):
     return np.int64(min(4.0 * np.log((worth - lowest) / (top - lowest)) / np.log(discount), 1e18))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def _judge(part, usable, rewards, discount, value, judged):
     """Fill in what is known of each choice before any position is settled, and raise ``value`` by the exits.
 
@@ -106,7 +106,7 @@ def _judge(part, usable, rewards, discount, value, judged):
     return lowest
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def _backward(part, choice, factor):
     """Fill in, for each position, the choices that may lead there and their factors."""
     ptr, entry_ptr, column = part.ptr, part.entry_ptr, part.column
@@ -120,7 +120,7 @@ def _backward(part, choice, factor):
                 at[y] += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def _refill(value, queue, scale):
     """Move positions from the overflow bucket to the ring, from the best on; returns its bucket, and how many moved."""
     slot_of, before, after, head, tail = queue

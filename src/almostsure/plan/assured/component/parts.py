@@ -49,10 +49,9 @@ def cut(game, bounds, members, can_stay, part):
     Choices that may lead to pairs with value −∞, or that never leave their own position, are left out.  A position
     that ``can_stay`` gets the choice to stay, for reward 0.
 
-    Returns two tuples: the numbers of positions, choices and entries; then the largest reward of a choice that may
-    stay in the component (−∞: none), the largest value of an exit (NaN: not known), the largest error of an exit, the
-    largest relative one (∞: an exit or a reward is above 0), and whether all members always can leave almost surely
-    (False: not known).
+    Returns the numbers of positions, choices and entries, and a tuple: the largest reward of a choice that may stay in
+    the component (−∞: none), the largest value of an exit (NaN: not known), its largest error, the largest relative
+    one (∞: an exit or a reward is above 0), and whether all members can leave almost surely (False: not known).
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
     _, outcome_ptr, probability, gains, _, discount = game
@@ -90,8 +89,7 @@ def cut(game, bounds, members, can_stay, part):
             most = max(most, gains[c]) if stay > 0.0 or z > start else most
             relative = np.inf if gains[c] > 0.0 else relative
             away += out
-            leak = discount * out + (1.0 - discount) * (away + stay)
-            away += (1.0 - discount) * stay
+            leak, away = discount * out + (1.0 - discount) * (away + stay), away + (1.0 - discount) * stay
             leaves, losing = leaves or leak > 0.0, losing or lost
             if lost or away == 0.0:
                 z = start
@@ -100,15 +98,14 @@ def cut(game, bounds, members, can_stay, part):
                 for e in range(start, z):
                     factor[e] /= away
             constant[k] = (gains[c] + discount * worth_out) / away
-            part_origin[k], leaks[k], part_entry_ptr[k] = j, leak / away, start
-            k += 1
+            part_origin[k], leaks[k], part_entry_ptr[k], k = j, leak / away, start, k + 1
     part_ptr[last + 1], part_entry_ptr[k] = k, z
     relative = np.inf if top > 0.0 or error == np.inf else relative
     top = np.nan if top == np.inf and not is_endless else top
     return (last + 1, k, z), (most, top, error, relative, leaves and not losing)
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def _widest(below, above, error, relative):
     """Update the largest error and the largest relative error with one more pair of bounds."""
     wide, size = 0.5 * above - 0.5 * below, 0.5 * abs(above) + 0.5 * abs(below)
@@ -138,7 +135,7 @@ def list_predecessors(part, size):
     pred_ptr[0] = 0
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def search_back(part, alive, usable, found, queue, is_first):
     """List the alive positions that reach an exit by usable choices, nearest to an exit first; returns their number.
 
@@ -179,7 +176,7 @@ def search_back(part, alive, usable, found, queue, is_first):
     return count
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def _look_around(part, alive, usable, found, queue, count):
     """Find positions that lead to one already found, in rounds over the others.
 
@@ -337,7 +334,7 @@ def strand(game, bounds, members, others, fate):
     return True
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def _only_costs(game, bounds, x):
     """Whether every choice of a pair costs, and none leads to an exit with value +∞."""
     _, _, ptr, origin, entry_ptr, target = game.graph
@@ -350,7 +347,7 @@ def _only_costs(game, bounds, x):
     return True
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def _goes_on(game, bounds, x, fate):
     """Whether some choice of a pair may leave or lead to a member that leaves, and never leads to a lost pair."""
     _, _, ptr, _, entry_ptr, target = game.graph

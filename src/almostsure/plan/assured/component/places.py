@@ -113,7 +113,7 @@ def strand(graph, kept):
                     count += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def with_choices(graph, kept):
     """The graph restricted to some of its choices (a mask)."""
     ptr, origin = np.zeros(graph.ptr.size, np.uint32), np.empty(graph.origin.size, np.uint32)
@@ -171,7 +171,7 @@ def lead_to(graph, goals, way):
                 count += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def may_gain(game, bounds, members):
     """Whether an end component of the members has a choice with positive reward."""
     _, inside = end_components(inner_graph(game, bounds, members, False))

@@ -1,7 +1,7 @@
 """Compiled: single pairs and small components, settled inside one compiled call, with bounds.
 
-Where every step costs, sweeps find the values of even a few thousand pairs.  Smaller components are solved directly:
-free end components are collapsed, and policies are evaluated by elimination.
+Where every step costs, sweeps find the values of even a few thousand pairs.  Other small components are solved
+directly: free end components are collapsed, and policies are evaluated by elimination.
 """
 
 # mypy: ignore-errors
@@ -37,29 +37,78 @@ ROUNDING = 8.0 * EPSILON  # of a step, relative to the largest value
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
-def settle_small(game, bounds, members, part, scratch, half):
-    """Settle a small component; False if another method is needed."""
-    place = bounds.place
-    for i in range(members.size):
-        place[members[i]] = i
-    sizes, known = cut(game, bounds, members, NO_STAY, part)
-    most, top, done = known[0], known[1], False
-    if most < 0.0 and top < np.inf and game.discount == 1.0:
-        done = _settle_costs(game, bounds, members, part, scratch, half, known)
-    if not done and top < np.inf and members.size <= DENSE:
-        done = _settle_directly(game, bounds, members, part, scratch[-1], half, (sizes, known))
-        done = done and (game.discount < 1.0 or width(bounds, members) <= half)  # or use another method
+def settle(game, bounds, order, begin, small, part, scratch, half):
+    """Settle components in order, up to the first that needs another method than sweeps; returns its index.
+
+    ``small`` is the most pairs of a component that is looked at.
+    """
+    start, member = order
+    i = begin
+    while i < start.size - 1:
+        i = step_back(game, bounds, order, i)
+        while i < start.size - 1 and start[i + 1] - start[i] > 1:
+            if start[i + 1] - start[i] > small:
+                return i
+            members = member[start[i] : start[i + 1]]
+            _place(game, bounds, order, i)
+            done = _sweep(game, bounds, members, part, scratch, half)
+            _forget(bounds, members)
+            if not done:
+                return i
+            i += 1
+    return i
+
+
+@njit(cache=True, error_model="numpy")
+def settle_directly(game, bounds, order, begin, part, known_values, half):
+    """Settle components in order, up to the first that needs another method than elimination; returns its index.
+
+    Those in which every step costs are left to :func:`settle` if they are not tiny, but for the first.
+    """
+    start, member = order
+    i = begin
+    while i < start.size - 1 and start[i + 1] - start[i] <= DENSE:
+        if start[i + 1] - start[i] == 1:
+            i = step_back(game, bounds, order, i)
+            continue
+        members = member[start[i] : start[i + 1]]
+        _place(game, bounds, order, i)
+        sizes, known = cut(game, bounds, members, NO_STAY, part)
+        done = known[1] < np.inf and (i == begin or members.size <= ELIMINATED or not known[0] < 0.0)
+        done = done and _solve(game, bounds, members, part, known_values, half, (sizes, known))
+        done = done and (game.discount < 1.0 or width(bounds, members) <= half)
+        _forget(bounds, members)
+        if not done:
+            return i
+        i += 1
+    return i
+
+
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
+def _place(game, bounds, order, i):
+    """Give the pairs of a component their positions."""
+    start, member = order
+    begin = np.int64(start[i])
+    for j in range(begin, np.int64(start[i + 1])):
+        read_ahead(game, bounds, member, j)
+        bounds.place[member[j]] = j - begin
+
+
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
+def _forget(bounds, members):
+    """Clear the positions of a component's pairs."""
     for x in members:
-        place[x] = NOWHERE
-    return done
+        bounds.place[x] = NOWHERE
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
-def _settle_costs(game, bounds, members, part, scratch, half, known):
-    """Settle a component in which every step costs, by sweeps."""
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
+def _sweep(game, bounds, members, part, scratch, half):
+    """Settle a component by sweeps; False if not every step costs, or if it fails."""
     state, ptr, origin, chosen = game.graph.state, game.graph.ptr, part.origin, bounds.policy
-    most, top, error, relative, all_leave = known
     value, usable, queue, policy, height, (worth, left) = scratch
+    most, top, error, relative, all_leave = cut(game, bounds, members, NO_STAY, part)[1]
+    if not (most < 0.0 and top < np.inf and game.discount == 1.0):
+        return False
     order = queue[: _begin(game, members, part, scratch, all_leave and members.size <= ELIMINATED)]
     change = _values(part, usable, order, value, policy, -0.5 * half * most)
     for i in order:
@@ -79,8 +128,8 @@ def _settle_costs(game, bounds, members, part, scratch, half, known):
     return prove(game, bounds, members, value, height, (error, relative, -most, change), False)
 
 
-@njit(cache=True, error_model="numpy")
-def _settle_directly(game, bounds, members, room, known_worth, half, cut_before):
+@njit(cache=True, error_model="numpy", inner=True)
+def _solve(game, bounds, members, room, known_values, half, cut_before):
     """Settle a component by policy iteration with elimination; False if gains may go on for ever, or if it fails."""
     sizes, known = cut_before
     surely = game.discount == 1.0
@@ -110,13 +159,13 @@ def _settle_directly(game, bounds, members, room, known_worth, half, cut_before)
         if not (np.isfinite(value[x]) and np.isfinite(height[x])):
             return False
         largest, chosen[x] = max(largest, abs(value[x])), part.origin[policy[x]]
-    write(game.graph, bounds, members, chosen, value, known_worth)
+    write(game.graph, bounds, members, chosen, value, known_values)
     if merged:
         lead_out(game.graph, bounds, members, chosen, inside, local)
     return prove(game, bounds, members, value, height, (error, relative, -most, 0.5 * EPSILON * largest), merged)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def _best_policy(part, usable, order, value, policy, surely):
     """Fill in the best policy and its values; False if they were not found."""
     guess(part, usable, order, value)
@@ -127,7 +176,7 @@ def _best_policy(part, usable, order, value, policy, surely):
     return iterate(part, usable, order, policy, value)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def _height(game, part, usable, order, value, policy, half, known):
     """At most the effect on each value of an error of 1 per step, over choices that may be optimal; ∞: unknown."""
     most, top = known
@@ -157,7 +206,7 @@ def _height(game, part, usable, order, value, policy, half, known):
     return height
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def _begin(game, members, part, scratch, all_leave):
     """Fill in first values of the members that can leave almost surely, and an order of them; returns their number.
 
@@ -188,7 +237,7 @@ def _begin(game, members, part, scratch, all_leave):
     return count
 
 
-@njit(cache=True, error_model="numpy", borrows=True)
+@njit(cache=True, error_model="numpy", borrows=True, inner=True)
 def _values(part, usable, order, value, policy, threshold):
     """Iterate until values change by at most the threshold; returns the last change, ∞ if that is never reached."""
     if order.size > ELIMINATED:
@@ -201,24 +250,6 @@ def _values(part, usable, order, value, policy, threshold):
         if not eliminate(part, order, policy, value):
             return np.inf
     return np.inf
-
-
-@njit(cache=True, error_model="numpy", borrows=True)
-def settle(game, bounds, order, begin, small, part, scratch, half):
-    """Settle components in order, up to the first that is too large or needs another method; returns its index."""
-    start, member = order
-    i = begin
-    while i < start.size - 1:
-        i = step_back(game, bounds, order, i)
-        while i < start.size - 1 and start[i + 1] - start[i] > 1:
-            if start[i + 1] - start[i] > small:
-                return i
-            for j in range(np.int64(start[i]), np.int64(start[i + 1])):
-                read_ahead(game, bounds, member, j)
-            if not settle_small(game, bounds, member[start[i] : start[i + 1]], part, scratch, half):
-                return i
-            i += 1
-    return i
 
 
 @njit(cache=True, error_model="numpy", borrows=True)

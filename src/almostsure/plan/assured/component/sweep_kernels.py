@@ -98,10 +98,8 @@ def sweep(part, run, limits):
     A round visits the first ``lookahead`` dirty chunks, in order, and more of them the longer the first one has been
     stuck, since it may depend on positions far ahead.  A full visit updates by all choices and makes the positions
     inactive; the next few visits of the chunk update by the policy's choices only.  A value that changes by more than
-    the threshold activates its predecessors.
-
-    Returns −1 once all positions are inactive, −2 after ``max_updates``, or else a chunk in which some value has
-    changed ``patience`` times.
+    the threshold activates its predecessors.  Returns −1 once all positions are inactive, −2 after ``max_updates``, or
+    else a chunk in which some value has changed ``patience`` times.
     """
     value, policy, active, is_dirty, todo, changes, account = run
     threshold, lookahead, policy_sweeps, patience, max_updates = limits
@@ -198,7 +196,7 @@ def pocket(part, search, changes, begin, end, often, limit):
     return count
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inner=True)
 def _may_leave(k, local, leaving, part):
     """Whether a choice may lead out of the pocket, or to a member that is known to leave it."""
     chance = 0.0
