@@ -63,6 +63,7 @@ class Kernel:
         _teach_prefetch()
         self.dispatcher = numba_njit(**self.options)(self.py_func)
         _forget_what_moved(self.dispatcher)
+        _ignore_constants(self.dispatcher)
         names = self.py_func.__globals__
         for name, value in list(names.items()):
             if isinstance(value, Kernel):
@@ -127,6 +128,16 @@ def _forget_what_moved(dispatcher: Any) -> None:
         _on_disk(dispatcher)
     except (ImportError, AttributeError):
         dispatcher._cache.flush()
+
+
+def _ignore_constants(dispatcher: Any) -> None:
+    """Have a kernel compiled for its types of arguments only, and not once more for each constant that is passed."""
+    from numba.core.types import unliteral
+
+    template = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda args, kws: template(
+        [unliteral(kind) for kind in args], {name: unliteral(kind) for name, kind in kws.items()}
+    )
 
 
 def _on_disk(dispatcher: Any) -> dict[Any, str]:

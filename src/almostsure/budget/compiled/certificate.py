@@ -27,7 +27,7 @@ class Claim(NamedTuple):
     rank: Any  # [num_states]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def first_broken(claim, cap, first, last):
     """The first condition broken by the states first … last − 1 and the choice that breaks it, or (0, 0)."""
     choice_ptr, outcome_ptr, successor, damage, of_state, of_choice, rank = claim

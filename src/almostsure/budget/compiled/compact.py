@@ -14,7 +14,7 @@ from almostsure.budget.compiled.parts import ALIVE, DAMAGE_BITS, DAMAGE_MASK, DO
 from almostsure.kernels import njit
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def measure(game, doomed):
     """How many choices and outcomes the doomed states have, and how many outcomes their longest choice has."""
     choice_ptr, outcome_ptr, _, _ = game
@@ -31,7 +31,7 @@ def measure(game, doomed):
     return np.int64(choices), outcomes, longest
 
 
-@njit(cache=True, nogil=True, inner=True)
+@njit(cache=True, borrows=True, nogil=True, inner=True)
 def number_doomed(doomed, local, states):
     """Number the doomed states from 1; returns how many there are, and one more."""
     count = 1
@@ -44,7 +44,7 @@ def number_doomed(doomed, local, states):
     return count
 
 
-@njit(cache=True, nogil=True, inner=True)
+@njit(cache=True, borrows=True, nogil=True, inner=True)
 def damaging_first(outcome, begin, end):
     """Move the damaging outcomes of a choice to its front."""
     front = begin
@@ -54,7 +54,7 @@ def damaging_first(outcome, begin, end):
             front += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def extract(game, doomed, value, local, states, small):
     """Copy the doomed states into a game of their own.
 

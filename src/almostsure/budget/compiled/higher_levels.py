@@ -32,7 +32,7 @@ from almostsure.budget.compiled.parts import (
 from almostsure.kernels import njit
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def file_witnesses(board, num_doomed):
     """File every choice of the compact game under the witness that is likely to last longest."""
     choice_ptr, outcome_ptr, outcome, _, value, rank, filed, card, hurt, due = board
@@ -60,7 +60,7 @@ def file_witnesses(board, num_doomed):
                 card[2 * c], filed[at] = filed[at], c
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(cache=True, borrows=True, nogil=True, inline="always")
 def collect(board, queue, level, events, first, last):
     """Queue everybody who may leave the dead at this level; returns how many there are.
 
@@ -117,7 +117,7 @@ def collect(board, queue, level, events, first, last):
     return queued
 
 
-@njit(cache=True, nogil=True, inner=True)
+@njit(cache=True, borrows=True, nogil=True, inner=True)
 def register_anew(board, scratch, queued, beyond, level):
     """Where the pool is full of watchers that have moved on: start it again with the first suspects that count."""
     outcome_ptr, outcome, value = board.outcome_ptr, board.outcome, board.value
@@ -138,7 +138,7 @@ def register_anew(board, scratch, queued, beyond, level):
     return pooled
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(cache=True, borrows=True, nogil=True, inline="always")
 def decide(board, scratch, next_rank, queued, level):
     """Find out which suspects die at this level; returns how many do.
 
@@ -201,7 +201,7 @@ def decide(board, scratch, next_rank, queued, level):
     return num_dead
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@njit(cache=True, borrows=True, nogil=True, inline="always")
 def settle(board, scratch, queued, level, events, first, last):
     """Schedule what is filed under the states of value ``level``; returns how many of the queue survived."""
     value, filed, card, hurt, due = board.value, board.filed, board.card, board.hurt, board.due
@@ -225,7 +225,7 @@ def settle(board, scratch, queued, level, events, first, last):
 # ---------------------------------------------------------------------- all levels
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def advance(board, scratch, tally, events, cap, patience, most_ranks):
     """Run levels until the answer is complete up to ``cap`` or about ``patience`` states were looked at.
 

@@ -15,7 +15,7 @@ from almostsure.budget.compiled.parts import DOOMED, INFINITE, NOWHERE, unsigned
 from almostsure.kernels import njit
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def first_sweep(game, doom, next_rank, first, beyond):
     """Look once at every state from ``first`` to before ``beyond``; returns how many were doomed."""
     choice_ptr, outcome_ptr, successor, damage = game
@@ -41,7 +41,7 @@ def first_sweep(game, doom, next_rank, first, beyond):
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def sweep(game, doom, next_rank, first, beyond, forward):
     """Look again at each of these states that is not doomed, in order or against it; returns how many were doomed."""
     choice_ptr, outcome_ptr, successor, damage = game
@@ -76,7 +76,7 @@ def sweep(game, doom, next_rank, first, beyond, forward):
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def spread(game, doom, next_rank, watch):
     """Finish level 0 where sweeping takes too long: each state registers with the successors that it relies on."""
     choice_ptr, outcome_ptr, successor, damage = game
@@ -126,7 +126,7 @@ def spread(game, doom, next_rank, watch):
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def choice_values(game, value, first, beyond, out):
     """k(s,a) = max over outcomes of d + v(s'), for the choices from ``first`` to before ``beyond``."""
     _, outcome_ptr, successor, damage = game

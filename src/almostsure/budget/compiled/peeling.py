@@ -33,7 +33,7 @@ from almostsure.kernels import njit
 NEVER = np.int64(2**40)  # a cost that nothing affords; finite ones are below 2³²
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def stride(ptr):
     """How many items each owner has, where all have equally many; otherwise 0."""
     width = ptr[1] - ptr[0]
@@ -48,7 +48,7 @@ def stride(ptr):
     return width
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def peel(strides, game, doomed, node, reached, order, cap):
     """Settle, in topological order, every doomed state whose other successors are settled, and list it in ``order``.
 
@@ -111,7 +111,7 @@ def peel(strides, game, doomed, node, reached, order, cap):
     return settled
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def unzip(node, doomed, rank):
     """Take apart what ``peel`` left in ``node``: values to its first half, ranks of peeled states to ``rank``.
 
@@ -129,7 +129,7 @@ def unzip(node, doomed, rank):
         node[s] = value
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, borrows=True, nogil=True)
 def rule_out(game, kind, relies, rank, next_rank, forward, first):
     """Look once at every hoped-for state, for a choice that harms only on the way to finite states.
 

@@ -306,7 +306,7 @@ def _know(graph, search, number, layer, known, progress):
         if low[x] == time and at[x] == KNOWN:
             for e in range(begin[x], begin[x + 1]):
                 if low[target[e]] == 0:
-                    progress = _dive(target, search, target[e], progress)
+                    progress = _dive(target, search, np.int64(target[e]), progress)
     count, listed, waiting, last = progress
     for x in range(first, end):
         if low[x] == time and at[x] == KNOWN:

@@ -226,7 +226,8 @@ def approach(part, usable, order, value, policy, threshold):
         if FEW * count <= size:
             mixed = 0
             for block in range(BLOCKS):
-                before[:count] = now[:count]
+                for j in range(count):
+                    before[j] = now[j]
                 if sweep_rows(rows, count, BLOCK) <= EVALUATED * threshold:
                     break
                 mix(history, before, now, count, block)

@@ -191,7 +191,7 @@ class Component:
     def _sort_by_backup(self, hint: Floats) -> None:
         """Build the equations again, sorted by the hints after one backup, if that often differs from the hints."""
         positions, usable = np.arange(hint.size, dtype=np.uint32), np.ones(self.raw.origin.size, np.bool_)
-        worths, sample = int(WORTHS * hint.size**0.5), positions[:: 1 + hint.size // SAMPLED]
+        worths, sample = int(WORTHS * hint.size**0.5), positions[:: 1 + hint.size // SAMPLED].copy()
         worth, known = hint.copy(), hint[hint > -np.inf]
         self.call(parts.guess, self.raw, usable, sample, worth)
         far = FAR * float(np.ptp(known)) / worths

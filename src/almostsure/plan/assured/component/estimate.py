@@ -100,7 +100,7 @@ def _judge(part, usable, rewards, discount, value, judged):
                 judged[k, 1] = np.nan
                 continue
             if leak[k] > 0.0:
-                value[x] = max(value[x], _guess(judged[k, 0], later, np.nan, gain))
+                value[x] = max(value[x], _guess(np.float64(judged[k, 0]), later, np.nan, gain))
             if discount < 1.0:  # no value is less than that of the worst choice for ever
                 lowest = min(lowest, constant[k] / max(1e-9, 1.0 - later))
     return lowest
@@ -190,7 +190,7 @@ def estimate(part, usable, rewards, width, discount, room):
             judged[k, 0], judged[k, 1] = worth, later
             if np.isnan(judged[k, 2]):
                 judged[k, 2] = here
-            guess = _guess(worth, later, judged[k, 2], judged[k, 3])
+            guess = _guess(worth, later, np.float64(judged[k, 2]), np.float64(judged[k, 3]))
             if guess > value[j]:
                 value[j] = guess
                 bucket = max(current, _bucket(guess, top, width, lowest, discount))

@@ -12,7 +12,6 @@ from almostsure.plan.assured.steps import NOWHERE, Part, read_ahead
 
 STAY = NOWHERE  # the origin of the choice to stay
 NO_STAY = np.empty(0, np.bool_)
-NO_STAY.flags.writeable = False
 LARGE = 2_000  # the number of positions above which they need not be listed nearest to an exit first
 SEARCHES = 64  # backward searches with some unusable choices, before giving up
 ROUNDS = 8  # a backward search costs about as much as so many rounds over the positions not found yet

@@ -14,7 +14,6 @@ import numpy as np
 from almostsure.kernels import njit
 from almostsure.plan.assured.component.approach import approach, eliminate, iterate, relax
 from almostsure.plan.assured.component.parts import (
-    NO_STAY,
     cut,
     first_policy,
     fitted,
@@ -73,7 +72,7 @@ def settle_directly(game, bounds, order, begin, part, known_values, half):
             continue
         members = member[start[i] : start[i + 1]]
         _place(game, bounds, order, i)
-        sizes, known = cut(game, bounds, members, NO_STAY, part)
+        sizes, known = cut(game, bounds, members, np.zeros(0, np.bool_), part)
         done = known[1] < np.inf and (i == begin or members.size <= ELIMINATED or not known[0] < 0.0)
         done = done and _solve(game, bounds, members, part, known_values, half, (sizes, known))
         done = done and (game.discount < 1.0 or width(bounds, members) <= half)
@@ -84,7 +83,7 @@ def settle_directly(game, bounds, order, begin, part, known_values, half):
     return i
 
 
-@njit(cache=True, error_model="numpy", borrows=True, inner=True)
+@njit(cache=True, error_model="numpy", borrows=True, inline="always")
 def _place(game, bounds, order, i):
     """Give the pairs of a component their positions."""
     start, member = order
@@ -94,19 +93,19 @@ def _place(game, bounds, order, i):
         bounds.place[member[j]] = j - begin
 
 
-@njit(cache=True, error_model="numpy", borrows=True, inner=True)
+@njit(cache=True, error_model="numpy", borrows=True, inline="always")
 def _forget(bounds, members):
     """Clear the positions of a component's pairs."""
     for x in members:
         bounds.place[x] = NOWHERE
 
 
-@njit(cache=True, error_model="numpy", borrows=True, inner=True)
+@njit(cache=True, error_model="numpy", borrows=True, inline="always")
 def _sweep(game, bounds, members, part, scratch, half):
     """Settle a component by sweeps; False if not every step costs, or if it fails."""
     state, ptr, origin, chosen = game.graph.state, game.graph.ptr, part.origin, bounds.policy
     value, usable, queue, policy, height, (worth, left) = scratch
-    most, top, error, relative, all_leave = cut(game, bounds, members, NO_STAY, part)[1]
+    most, top, error, relative, all_leave = cut(game, bounds, members, usable[:0], part)[1]
     if not (most < 0.0 and top < np.inf and game.discount == 1.0):
         return False
     order = queue[: _begin(game, members, part, scratch, all_leave and members.size <= ELIMINATED)]
@@ -206,7 +205,7 @@ def _height(game, part, usable, order, value, policy, half, known):
     return height
 
 
-@njit(cache=True, error_model="numpy", borrows=True, inner=True)
+@njit(cache=True, error_model="numpy", borrows=True, inline="always")
 def _begin(game, members, part, scratch, all_leave):
     """Fill in first values of the members that can leave almost surely, and an order of them; returns their number.
 
@@ -237,7 +236,7 @@ def _begin(game, members, part, scratch, all_leave):
     return count
 
 
-@njit(cache=True, error_model="numpy", borrows=True, inner=True)
+@njit(cache=True, error_model="numpy", borrows=True, inline="always")
 def _values(part, usable, order, value, policy, threshold):
     """Iterate until values change by at most the threshold; returns the last change, ∞ if that is never reached."""
     if order.size > ELIMINATED:

@@ -229,7 +229,7 @@ def make_proper(members, local, part, value, policy):
                 if leaving[f]:
                     continue
                 if any_choice == 0:
-                    leaving[f] = _may_leave(policy[x], local, leaving, part)
+                    leaving[f] = _may_leave(np.uint64(policy[x]), local, leaving, part)
                 else:
                     for k in range(part.ptr[x], part.ptr[x + 1]):
                         if part.constant[k] > -np.inf and _may_leave(k, local, leaving, part):
