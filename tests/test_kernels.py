@@ -108,6 +108,13 @@ def test_a_kernel_is_compiled_once_it_was_called_here_or_before(tmp_path, monkey
         assert kernels.is_compiled(module.added)
 
 
+def test_constants_do_not_have_a_kernel_compiled_again():
+    own = {"tripled": kernels.njit()(lambda x: 3 * x)}
+    exec("def both(x):\n    return tripled(4) + tripled(x) + tripled(x=5)", own)
+    assert kernels.njit()(own["both"])(np.int64(6)) == 45
+    assert len(own["tripled"].signatures) == 1
+
+
 def test_what_is_prefetched_is_left_alone():
     numbers = np.arange(5.0)
     assert last(numbers) == kernels.plain(last)(numbers) == 4

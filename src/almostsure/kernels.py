@@ -134,10 +134,11 @@ def _ignore_constants(dispatcher: Any) -> None:
     """Have a kernel compiled for its types of arguments only, and not once more for each constant that is passed."""
     from numba.core.types import unliteral
 
-    template = dispatcher.get_call_template
-    dispatcher.get_call_template = lambda args, kws: template(
-        [unliteral(kind) for kind in args], {name: unliteral(kind) for name, kind in kws.items()}
-    )
+    template = getattr(dispatcher, "get_call_template", None)  # Numba leaves functions alone if it is disabled
+    if template is not None:
+        dispatcher.get_call_template = lambda kinds, names: template(
+            [unliteral(kind) for kind in kinds], {name: unliteral(kind) for name, kind in names.items()}
+        )
 
 
 def _on_disk(dispatcher: Any) -> dict[Any, str]:
