@@ -132,12 +132,12 @@ def _forget_what_moved(dispatcher: Any) -> None:
 
 def _ignore_constants(dispatcher: Any) -> None:
     """Have a kernel compiled for its types of arguments only, and not once more for each constant that is passed."""
-    from numba.core.types import unliteral
+    from numba import types
 
     template = getattr(dispatcher, "get_call_template", None)  # Numba leaves functions alone if it is disabled
     if template is not None:
         dispatcher.get_call_template = lambda kinds, names: template(
-            [unliteral(kind) for kind in kinds], {name: unliteral(kind) for name, kind in names.items()}
+            [types.unliteral(kind) for kind in kinds], {name: types.unliteral(kind) for name, kind in names.items()}
         )
 
 
