@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 from almostsure import example, from_transitions
 from almostsure.errors import ArgumentError, Infeasible, LimitReached, UnboundedReturn
+from almostsure.learn import learn_from_logs
 from almostsure.plan.constraints import AlmostSure, Chance, Expected
 from almostsure.plan.programme import occupation
 from almostsure.plan.solve import solve_policy
@@ -366,6 +367,15 @@ def test_once_overspent_the_return_is_all_that_counts():
 
 
 # ---------------------------------------------------------------------- what cannot be
+
+
+def test_what_a_learned_model_does_not_know_is_not_called_impossible():
+    steps = {"state": [0, 1], "action": [0, 1], "next_state": [1, 2], "reward": [1.0, 1.0], "damage": [0, 1]}
+    mdp = learn_from_logs(steps | {"terminated": [False, True]}, mu=0.5, delta=0.1).mdp
+    with pytest.raises(Infeasible, match=r"no policy is known to have a finite .* does not know count as unsafe"):
+        solve_policy(mdp, Expected(1))
+    with pytest.raises(Infeasible, match=r"is not known to be held at 0\.1 .* 1 is the least known\. Choices that the"):
+        solve_policy(mdp, Chance(1, 0.1))
 
 
 def test_infeasible_says_what_would_do():

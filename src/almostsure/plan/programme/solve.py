@@ -24,6 +24,7 @@ from almostsure.policy.policy import Policy
 
 SHY = 2.0**-44  # the share of a limit that is left unused, so that rounding does not exceed it
 APART = "probabilities differ by too many orders of magnitude. Pass a horizon, such as 1,000 steps."
+UNSEEN = " Choices that the learned model does not know count as unsafe: learn from more data."
 TRIES = 4  # solves with a smaller and smaller limit, until rounding does not exceed the given one
 ROUNDING = 1e-9  # by how much a policy may exceed the limit; relative for limits above 1
 
@@ -35,14 +36,14 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     except Endless as endless:
         raise _unbounded(mdp, endless.states % mdp.num_states, constraint) from None
     except NoEnd as stuck:
-        return _assured_or_raise(mdp, constraint, _no_end(constraint, stuck.free), programme.discount, tolerance)
+        return _assured_or_raise(mdp, constraint, _no_end(mdp, constraint, stuck.free), programme.discount, tolerance)
     if found is None:
         least, limit = programme.least_cost, limit_of(constraint)
         if least < limit - ROUNDING * max(1.0, limit):
             raise LimitReached(
                 f"no best policy was found, though {least:.10g} of the limit {limit:g} suffices: {APART}"
             )
-        reason = _above_limit(constraint, least)
+        reason = _above_limit(mdp, constraint, least)
         return _assured_or_raise(mdp, constraint, reason, programme.discount, tolerance)
     answer, policy, result = found.answer, found.policy, found.result
     value, lower = result.expected_return, result.lower - found.proof.price * max(found.excess, 0.0)
@@ -171,18 +172,24 @@ def _unbounded(mdp: MDP, states: Ints, constraint: Constraint) -> UnboundedRetur
     )
 
 
-def _no_end(constraint: Expected | Chance, free: bool) -> Infeasible:
+def _no_end(mdp: MDP, constraint: Expected | Chance, free: bool) -> Infeasible:
     if free:
         return Infeasible(
             f"with {constraint} every policy has a return of minus infinity, or one that is not defined: the run never "
             "ends, and its rewards add up to no finite number. Use a discount below 1, or end the episode somewhere."
         )
+    if mdp.unknown is not None:
+        return Infeasible(f"no policy is known to have a finite expected damage.{UNSEEN}", needed=math.inf)
     return Infeasible("no policy has a finite expected damage: damage can be forced again and again.", needed=math.inf)
 
 
-def _above_limit(constraint: Expected | Chance, needed: float) -> Infeasible:
+def _above_limit(mdp: MDP, constraint: Expected | Chance, needed: float) -> Infeasible:
     if isinstance(constraint, Expected):
-        what = f"the expected damage cannot be held at {constraint.limit:.10g}"
+        what, limit = "the expected damage", constraint.limit
     else:
-        what = f"the risk of more than {constraint.budget} damage cannot be held at {constraint.risk:.10g}"
-    return Infeasible(f"{what} (with a finite return); {needed:.10g} is the least.", needed=needed)
+        what, limit = f"the risk of more than {constraint.budget} damage", constraint.risk
+    held, least, seen = "cannot be held", "is the least", ""
+    if mdp.unknown is not None:
+        held, least, seen = "is not known to be held", "is the least known", UNSEEN
+    text = f"{what} {held} at {limit:.10g} (with a finite return); {needed:.10g} {least}.{seen}"
+    return Infeasible(text, needed=needed)
