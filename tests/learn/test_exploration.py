@@ -636,7 +636,7 @@ def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):
     shield = asure.Shield(asure.minimal_budget(room))
     with pytest.raises(ArgumentError, match=r"model\. If explore .*state_of=almostsure.learn.ByName\(mdp\)"):
         ShieldedEnv(Room(), shield, 0)
-    with pytest.raises(UnknownName, match=r"A file keeps no function.*ByName\(mdp\)\(observation, env\)"):
+    with pytest.raises(UnknownName, match=r"only knows its states by name.*ByName\(mdp\)\(observation, env\)"):
         room.state(Room().reset()[0])
     env = ShieldedEnv(Room(), shield, 0, state_of=ByName(room))
     env.reset(seed=0)

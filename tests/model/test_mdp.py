@@ -121,7 +121,7 @@ def test_looking_up_what_is_not_there(mdp):
 
 def test_several_initial_states_are_not_one():
     mdp = from_transitions([0, 1], [0, 0], [0, 1], [1, 1], [0, 0], [0, 0], initial=[0.5, 0.5])
-    with pytest.raises(ModelError, match="starts in one of 2 states, not in one"):
+    with pytest.raises(ModelError, match="must have a single initial state; got 2"):
         mdp.initial_state  # noqa: B018
     assert "starts in one of 2" in repr(mdp)
     assert "\n  start      one of 2 states, each as likely: 0; 1\n" in mdp.summary()
@@ -133,7 +133,7 @@ def test_repr_and_summary_are_worth_reading(mdp):
     assert repr(mdp) == "<MDP: 2 states, 3 choices, 4 outcomes, starts in Start>"
     summary = mdp.summary()
     assert "  start " not in summary
-    for part in ("actions    3 (1–2 per state): left, never, right", "1 of the outcomes hurt (25.0%), by at most 1",
+    for part in ("actions    3 (1–2 per state): left, never, right", "1 of the outcomes (25.0%), at most 1 each",
                  "reward     0 … 1", "terminal   1", mdp.fingerprint[:16]):  # fmt: skip
         assert part in summary
 

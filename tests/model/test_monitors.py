@@ -87,7 +87,7 @@ def test_never_b_before_a():
     assert (minimal.of("0 | no", 0), minimal.of("0 | no", 1)) == (0, INFINITE)
     assert rule.label("forbidden").sum() == 1
     assert minimal_budget(rule, horizon=0).of("forbidden") == INFINITE
-    with pytest.raises(ModelError, match=r"the automaton has no edge from 'no' for 'b'\. Add it"):
+    with pytest.raises(ModelError, match=r"the automaton has no edge from 'no' for 'b'\. Add one"):
         product(mdp, Automaton({("no", "a"): "yes", ("yes", "b"): "yes"}, start="no"))
     with pytest.raises(UnknownName, match="unknown label 'c'"):
         product(mdp, Automaton({("no", "c"): "yes"}, start="no"))
@@ -101,7 +101,7 @@ def test_damage_may_be_replaced_and_runs_may_end(field):
 
     model = product(field, Monitor(start=0, step=step))
     assert minimal_budget(model).smallest_budget() == 3  # the fourth step would hurt, but ends
-    assert model.state_names[-1] == "nothing counts any more"
+    assert model.state_names[-1] == "ended"
 
 
 def test_monitors_may_be_nested(field):
@@ -128,7 +128,7 @@ def test_only_what_can_be_reached_is_built_and_large_products_are_quick():
             r"more than max_states = 1,000 states; one of the last",
         ),
         (Monitor(0, lambda m, *_: [m]), ModelError, r"a monitor's memory must be hashable; got \[0\]"),
-        (Monitor(0, lambda m, *_: 1 / 0), ModelError, "the monitor failed with 0 remembered, at .*ZeroDivisionError"),
+        (Monitor(0, lambda m, *_: 1 / 0), ModelError, "the monitor failed with memory 0 at .*ZeroDivisionError"),
         (Refill(1, 3, at=[]), ModelError, "at must name one or more states"),
         (Refill(1, 3, at="statoin"), UnknownName, "Did you mean 'station'"),
         (Refill(1, 3, at=[2], level=4), ArgumentError, r"level must be 0 … 3, the capacity; got 4"),
@@ -149,7 +149,7 @@ def test_verdicts_have_names():
 
 def test_places_that_are_never_reached_cannot_be_forbidden():
     for wrong in ("tarp", ["tarp"], iter(["tarp"])):
-        with pytest.raises(UnknownName, match="unknown forbidden place 'tarp'"):
+        with pytest.raises(UnknownName, match="unknown forbidden location 'tarp'"):
             Automaton({("no", "a"): "trap"}, start="no", forbidden=wrong)
     assert Automaton({("no", "a"): "trap"}, start="no", forbidden="trap").forbidden == {"trap"}
 
@@ -167,7 +167,7 @@ def test_a_bare_pair_is_refused_where_the_start_is_a_tuple(field, start):
         memory = tuple(memory)  # a number, were the pair taken for (memory, damage)
         return (None if state else 1, 0)
 
-    with pytest.raises(ModelError, match=r"must be a tuple, as the start is; got \(1, 0\) at .* as \(\(1, 0\), None\)"):
+    with pytest.raises(ModelError, match=r"must be a tuple, like the start; got \(1, 0\) at .* as \(\(1, 0\), None\)"):
         product(field, Monitor(start, misread))
     with pytest.raises(ModelError, match=r"got \(None, 0\) at state 0"):
         product(field, Monitor(start, lambda *_: (None, 0)))
@@ -219,13 +219,13 @@ def test_limits_of_products_are_exact(field, monkeypatch):
     model = product(field, Steps(3))
     assert product(field, Steps(3), max_states=model.num_states - 1) == model  # the end of counting is not a pair
     with pytest.raises(
-        LimitReached, match=rf"max_states = {model.num_states - 2} states; one of the last is state \d with 1"
+        LimitReached, match=rf"max_states = {model.num_states - 2} states; one of the last is state \d with memory 1"
     ):
         product(field, Steps(3), max_states=model.num_states - 2)
     monkeypatch.setattr("almostsure.model.products.MAX_MEMORIES", 3)
     assert product(field, Steps(3)) == model
     with pytest.raises(
-        LimitReached, match=r"^the monitor remembers more than 3 different things, such as 1\. Does it grow"
+        LimitReached, match=r"^a monitor must have at most 3 memories; got more, such as 1\. If they grow"
     ):
         product(field, Steps(4))
 

@@ -59,8 +59,8 @@ def test_options_that_say_nothing_are_refused(tmp_path):
     (tmp_path / "map.txt").write_text("SG")
     for model, options, message in (
         ("paper", {"damage": "x"}, "damage= must be left out: the example 'paper' has its own"),
-        (mdp, {"reward": "x", "cost": "y"}, "reward=, cost= must be left out: a model in memory has its own"),
-        (mdp, {"constants": "a=1"}, "constants= must be left out: a model in memory"),
+        (mdp, {"reward": "x", "cost": "y"}, "reward=, cost= must be left out: the model is not a file"),
+        (mdp, {"constants": "a=1"}, "constants= must be left out: the model is not a file"),
         (tmp_path / "map.txt", {"damage": "x"}, "damage= must be left out: the characters of the map"),
         (tmp_path / "corridor.umb", {"constants": "a=1"}, "constants= must be left out: .* is a built model"),
         (tmp_path / "corridor.umb", {"damage": "x"}, "a saved model has its own damage and reward"),

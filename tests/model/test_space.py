@@ -122,7 +122,7 @@ def test_messages_name_places_and_ranges():
     assert named.describe_choice(1) == "choice 1 (state 1 '1', action 'go')"
     assert (named.num_actions, named.action("stay"), named.num_choices) == (2, 1, 2)
     assert repr(named) == "<Space: 2 states, 2 choices, starts in one of 2>"
-    with pytest.raises(ModelError, match=r"the model starts in one of 2 states, not in one\. Use initial_states"):
+    with pytest.raises(ModelError, match=r"the model must have a single initial state; got 2\. Use initial_states"):
         named.initial_state  # noqa: B018
     with pytest.raises(ModelError, match=r"action_names must name every action 0 … 2; got 2 names"):
         Space.from_actions(2, [[0, 2], [1]], action_names=["go", "stay"])
@@ -175,7 +175,7 @@ def test_end_and_unknown_must_be_the_last_states(roles, message):
 
 
 def test_something_must_be_observable():
-    with pytest.raises(ModelError, match="must have a state beside the end and the unknown"):
+    with pytest.raises(ModelError, match="must have a state besides the end and the unknown"):
         Space(
             choice_ptr=np.arange(3),
             choice_action=np.zeros(2, np.int64),

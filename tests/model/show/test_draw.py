@@ -44,8 +44,8 @@ def test_what_cannot_be_drawn():
         draw_map(mdp, [1, 2])
     with pytest.raises(ModelError, match=r"for each of the 3 states; got object of shape \(3,\)"):
         draw_map(mdp, [1, 2, None])
-    with pytest.raises(ModelError, match="only a model with a layout can be drawn; this one has none"):
+    with pytest.raises(ModelError, match="must have a layout to be drawn; it has none"):
         draw_map("paper")
     twice = Layout(rows=1, columns=1, cell=np.array([0, 0], np.int32), text=(".",))
-    with pytest.raises(ModelError, match="several share a cell"):
+    with pytest.raises(ModelError, match="several states share a cell"):
         draw_map(from_transitions([0], [0], [1], [1], [0], [0], terminal=[1], layout=twice))
