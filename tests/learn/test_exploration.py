@@ -648,5 +648,5 @@ def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):
 @pytest.mark.parametrize("reads", [explore, lambda env: EnvSampler(env, lambda env, state: None)])
 def test_wrappers_that_skip_steps_are_refused_since_the_damage_of_those_would_be_lost(reads):
     env = gymnasium.wrappers.RepeatAction(gymnasium.make("CliffWalking-v1"), 2)
-    with pytest.raises(ArgumentError, match=r"must see every step; RepeatAction inside hides that\. Give it the env"):
+    with pytest.raises(ArgumentError, match=r"must see every step; RepeatAction inside hides that\. Pass the env"):
         reads(env)

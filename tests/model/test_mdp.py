@@ -276,7 +276,7 @@ def test_others_are_counted():
         MDP(parts(reward=np.full(4, np.nan)), initial=(np.array([0]), np.ones(1)))
     with pytest.raises(ModelError, match=r"choice; state 1 has none \(and 1 more state\)\.$"):
         MDP(parts(choice_ptr=np.array([0, 3, 3, 3])), initial=(np.array([0]), np.ones(1)))
-    with pytest.raises(ModelError, match=r"outcome_ptr must offset the outcomes of 3 choices; got those of 2$"):
+    with pytest.raises(ModelError, match=r"outcome_ptr must have the offsets of 3 choices; got those of 2$"):
         MDP(parts(outcome_ptr=np.array([0, 2, 4])), initial=(np.array([0]), np.ones(1)))
 
 
@@ -347,7 +347,7 @@ def test_the_end_does_nothing_and_the_unknown_hurts_for_ever(change, message):
 
 
 def test_initial_states_must_differ():
-    with pytest.raises(ModelError, match="initial states must differ"):
+    with pytest.raises(ModelError, match="initial states must be distinct"):
         MDP(parts(), initial=(np.array([0, 0]), np.array([0.5, 0.5])))
 
 

@@ -44,7 +44,7 @@ class Logged:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """The names; repeated ones get the suffixes `` (2)``, `` (3)``, …"""
+    """The names; repeated ones get suffixes: `` (2)``, `` (3)`` and so on."""
     result = list(names)
     seen = set(result)
     if len(seen) == len(result):

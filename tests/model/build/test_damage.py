@@ -1,4 +1,4 @@
-"""Rules that say what hurts: read, never executed."""
+"""Damage rules: parsed, never executed as code."""
 
 import gymnasium
 import numpy as np
@@ -92,7 +92,7 @@ def test_what_is_known_need_not_be_said():
     assert damage_of(gymnasium.make("Taxi-v4"), None).text == RULES["Taxi"]
     assert damage_of(gymnasium.make("Taxi-v4"), "CliffWalking").text == RULES["CliffWalking"]
     assert damage_of(gymnasium.make("FrozenLake-v1"), "terminated").text == "terminated"
-    with pytest.raises(ModelError, match=r"Blackjack-v1 does not say what hurts\. Pass damage: a rule such as"):
+    with pytest.raises(ModelError, match=r"Blackjack-v1 does not define damage\. Pass damage=, a rule such as"):
         damage_of(gymnasium.make("Blackjack-v1"), None)
 
 

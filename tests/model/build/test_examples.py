@@ -7,7 +7,7 @@ import pytest
 
 from almostsure.errors import ArgumentError, FileError, ModelError, UnknownName
 from almostsure.model.build import examples as module
-from almostsure.model.build.examples import example, example_names, examples
+from almostsure.model.build.examples import description, example, example_names, examples
 from almostsure.model.build.grid import from_map
 from almostsure.model.source import as_model
 
@@ -76,7 +76,7 @@ def test_every_example_is_a_model_and_has_a_line_about_it(name):
     assert mdp == example(name)
     assert mdp.state_names is not None
     assert mdp.is_terminal().any()
-    assert 20 < len(examples[name].description) < 100
+    assert 20 < len(description(name)) < 100
 
 
 def test_the_papers_example():
@@ -162,7 +162,7 @@ def test_quicksand_has_regions_that_no_budget_saves():
 
 @pytest.mark.parametrize("name", ["hazard-map", "corridor", "quicksand"])
 def test_docstrings_show_the_maps(name):
-    shown = examples[name].build.__doc__
+    shown = examples[name].__doc__
     for row in module.map_of(name):
         assert row in shown
     assert example(name).layout.text == tuple(module.map_of(name))
@@ -192,7 +192,6 @@ def test_models_names_and_files_are_models(tmp_path):
 
 
 def test_a_saved_model_is_found_by_its_path(tmp_path):
-    pytest.importorskip("almostsure.model.files")
     mdp = example("quicksand")
     mdp.save(tmp_path / "model.umb")
     assert as_model(tmp_path / "model.umb") == mdp

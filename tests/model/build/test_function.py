@@ -55,7 +55,7 @@ def test_any_hashable_value_is_a_state_and_integers_are_action_ids():
         shown = {"at": at, "day": 2}
         with pytest.raises(ModelError, match=rf"env: \({entry}, observation\['day'\]\)\.$"):
             grid.observed(shown)
-    with pytest.raises(ModelError, match=r"hashable, and arrays are not"):
+    with pytest.raises(ModelError, match=r"hashable, which arrays are not"):
         grid.observed((np.array([1]), "x"))
     assert grid.initial_probabilities.tolist() == [0.5, 0.5]
 
@@ -110,7 +110,7 @@ def test_outcomes_may_be_a_generator_and_equal_ones_add_up():
     ("outcomes", "message"),
     [
         (lambda s, a: [(0.5, 0, 0, 0)], r"must sum to 1; got 0.5 at state 0, action 'go'"),
-        (lambda s, a: [], r"state 0, action 'go' has no outcomes; for a terminal state"),
+        (lambda s, a: [], r"state 0, action 'go' has no outcomes; terminal"),
         (lambda s, a: None, r"must return or yield tuples .*; got None at state 0, action 'go': TypeError"),
         (lambda s, a: [(1, 0, 0)], r"tuples \(probability, next_state, reward, damage\); got \[\(1, 0, 0\)\]"),
         (lambda s, a: [(1, [0], 0, 0)], r"at state 0, action 'go': TypeError: unhashable"),
@@ -131,8 +131,8 @@ def test_a_loaded_model_says_that_its_states_have_names(tmp_path):
     assert mdp.state((1, 1)) == 1
     mdp.save(tmp_path / "m.umb")
     loaded = asure.load(tmp_path / "m.umb")
-    says = r"^unknown state \(1, 1\)\. .*: ask for str\(state\), or for ByName\(mdp\)\(.*\) of .*ByName\(mdp\)\.$"
-    with pytest.raises(UnknownName, match=says):
+    message = r"^unknown state \(1, 1\)\. .*: pass str\(state\), or ByName\(mdp\)\(.*\) of .*ByName\(mdp\)\.$"
+    with pytest.raises(UnknownName, match=message):
         loaded.state((1, 1))
     assert loaded.state(str((1, 1))) == 1
     with pytest.raises(UnknownName, match=r"unknown state \(1, 2\)\. States are 0 … 1\."):
@@ -148,7 +148,7 @@ def test_bad_arguments():
     for wrong in ([], "go", 3):
         with pytest.raises(ArgumentError, match="actions must be one or more actions, or a function"):
             asure.from_function(stay, initial=0, actions=wrong)
-    with pytest.raises(ModelError, match=r"got \[0, 1\]\. Several starts are a mapping, \{first: 0\.5, second: 0\.5\}"):
+    with pytest.raises(ModelError, match=r"got \[0, 1\]\. Several initial .* a mapping, \{first: 0\.5, second: 0\.5\}"):
         asure.from_function(stay, initial=[0, 1], actions=["go"])
     with pytest.raises(ModelError, match=r"states must be hashable; got array\(\[0\]\) \(initial\)"):
         asure.from_function(stay, initial=np.array([0]), actions=["go"])

@@ -143,9 +143,9 @@ def test_environments_without_a_table_are_refused_with_a_remedy():
         ModelError, match=r"it has none\. .* asure\.explore\(env\) .* OnlineShield\(env, unknown='allow'\)"
     ):
         from_gymnasium("Blackjack-v1")
-    with pytest.raises(ModelError, match=r"the states of env.unwrapped.P must be 0 … 1; use from_table"):
+    with pytest.raises(ModelError, match=r"the states of env.unwrapped.P must be 0 … 1\. Use from_table"):
         from_gymnasium(Table({0: {}, 5: {}}), no_damage)
-    with pytest.raises(ModelError, match="a fickle passenger is not in the environment's table"):
+    with pytest.raises(ModelError, match="must describe the environment; it has no fickle passenger"):
         from_gymnasium("Taxi-v4", no_damage, fickle_passenger=True)
 
 
@@ -171,7 +171,7 @@ def test_normalise_rescales():
 
 def test_options_go_with_an_id_only():
     env = gymnasium.make("FrozenLake-v1")
-    with pytest.raises(ModelError, match="is_slippery must go with an environment's id"):
+    with pytest.raises(ModelError, match="is_slippery must be passed with an environment's id"):
         from_gymnasium(env, no_damage, is_slippery=False)
     env.close()
 

@@ -102,7 +102,7 @@ def test_what_would_never_count_is_refused():
     P[0, 1, 1] = 1  # a terminal state that has its self-loop
     with pytest.raises(
         ModelError,
-        match=r"terminal state 1 must have .*got reward 0 and damage 5 at state 1, action 0, next state 1\. Take",
+        match=r"terminal state 1 must only have .*got reward 0 and damage 5 at state 1, action 0, next state 1\. Take",
     ):
         from_matrices(P, 0, [0, 5, 0], terminal=[1, 2])
 
@@ -159,6 +159,16 @@ def test_bad_sparse_input_is_refused():
         from_matrices([])
     with pytest.raises(ModelError, match=r"probabilities\[1\] must have shape \(2, 2\); got \(3, 3\)"):
         from_matrices([eye, sparse.eye_array(3)])
+    for bad, message in (
+        ("abc", r"probabilities\[1\] must be an array of numbers; got <U3"),
+        ([[1, 0], [1]], r"probabilities\[1\] must be an array of numbers; "),
+        (1.0, r"probabilities\[1\] must have shape \(2, 2\); got \(\)"),
+        (np.zeros((2, 2, 2)), r"probabilities\[1\] must have shape \(2, 2\); got \(2, 2, 2\)"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            from_matrices([eye, bad])
+    with pytest.raises(ModelError, match=r"rewards\[0\] must have shape \(1, 1\); got \(\)"):
+        from_matrices([eye, eye], [1.0, eye])
     with pytest.raises(ModelError, match=r"rewards must be \(1, 2, 2\) .*got shape \(2, 2, 2\)"):
         from_matrices([eye], [eye, eye])
     with pytest.raises(ModelError, match=r"damages must be \(2, 1\) .*got shape \(2, 2\)"):
