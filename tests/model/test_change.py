@@ -37,7 +37,7 @@ def test_what_a_file_brought_along_stays():
 
 def test_fractions_are_told_of_the_unit():
     mdp = asure.from_transitions([0], [0], [1], [1], [0], [0], terminal=[1], labels={"soaked": [1]})
-    with pytest.raises(ModelError, match=r"got 0\.5 .*with_damage does so with scale=, their unit"):
+    with pytest.raises(ModelError, match=r"got 0\.5 .*with_damage does so with scale=, the unit of damage"):
         mdp.with_damage({"soaked": 0.5})
     assert mdp.with_damage({"soaked": 0.5}, scale=0.5).damage.tolist() == [1, 0]
 

@@ -122,7 +122,7 @@ def test_damage_of_locations_is_refused_where_deadlocks_may_have_some(tmp_path: 
     assert from_prism(path, damage="hurt").max_damage == 5
     del model["automata"][0]["edges"][1]
     path.write_text(json.dumps(model))
-    with pytest.raises(ModelError, match="must be 0 where runs end; got the reward of a location, perhaps at state 1"):
+    with pytest.raises(ModelError, match="must be 0 where runs end; got possibly the reward of a location at state 1"):
         from_prism(path, damage="hurt")
 
 
@@ -176,7 +176,7 @@ def load_again(mdp: MDP, folder: Path) -> MDP:
 
 
 def test_a_scale_rounds_up_exactly(race: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"got 400 at .*the unit that it is counted in: at least 1\.57 here"):
+    with pytest.raises(ModelError, match=r"got 400 at .*the unit of damage: at least 1\.57 here"):
         from_prism(race, damage="heat", goal="done")
     assert from_prism(race, damage="heat", goal="done", scale=1.57).max_damage == 255
     mdp = from_prism(race, damage="heat", goal="done", scale=2)
@@ -203,7 +203,7 @@ def test_a_scale_rounds_up_exactly(race: Path, tmp_path: Path) -> None:
         ({"damage": "hot", "goal": "go"}, r"unknown goal 'go'"),
         (
             {"damage": "done & x=1"},
-            r"'done & x=1' must be a condition .*inside a condition, labels stand in .*: .done.",
+            r"'done & x=1' must be a condition .*inside a condition, labels need double quotes: .done.",
         ),
         ({"damage": "x==3"}, r"'x==3' must be a condition such as 'x=3 & y>0'; write = to compare"),
         ({"damage": "x="}, r"'x=' must be a condition such as 'x=3 & y>0'; write = to compare"),
@@ -211,10 +211,10 @@ def test_a_scale_rounds_up_exactly(race: Path, tmp_path: Path) -> None:
         ({"damage": "x=1 and hot"}, r"'x=1 and hot' must be a condition .*; write = to compare, & and \| to combine"),
         ({"damage": "not hot"}, r"'not hot' must be a condition .*and ! for not"),
         ({"damage": "hot", "goal": "x=1 OR hot"}, r"'x=1 OR hot' must be a condition .*; write = to compare"),
-        ({"damage": "x+1"}, r"'x\+1' must be a condition such as 'x=3 & y>0'; it is a number, neither true nor false"),
+        ({"damage": "x+1"}, r"'x\+1' must be a condition such as .*; its value is a number, not true or false"),
         ({"damage": "x=1 x=2"}, r"'x=1 x=2' must be a condition such as 'x=3 & y>0'; .*parse"),
         ({"damage": "P>=1 [F hot]"}, r"unknown variable 'P'"),
-        ({"damage": "hot", "goal": "x=0 & hot"}, r"goal 'x=0 & hot' must hold somewhere; no state of .*race.prism"),
+        ({"damage": "hot", "goal": "x=0 & hot"}, r"goal 'x=0 & hot' must .*; it holds in no state of .*race.prism"),
     ],
 )
 def test_bad_conditions(race: Path, roles: dict[str, str], message: str) -> None:
@@ -229,7 +229,7 @@ def test_a_goal_that_cannot_be_reached_names_the_state(tmp_path: Path) -> None:
         "state 0 init\n\taction 0\n\t\t0 : 1\nstate 1 end\n\taction 0\n\t\t1 : 1\n"
     )
     with pytest.raises(
-        ModelError, match=r"goal 'end' must be reachable; it cannot be reached from state 0 of .*apart.drn on"
+        ModelError, match=r"goal 'end' must be reachable .*; it cannot be reached from state 0 of .*apart.drn"
     ):
         from_prism(path, damage="init", goal="end")
 
@@ -245,7 +245,7 @@ def test_properties_of_jani_name_goals(tmp_path: Path) -> None:
     path.write_text(json.dumps(model))
     mdp = from_prism(path, damage="hurt", goal="arrive")
     assert mdp == from_prism(path, damage="hurt", goal="end")
-    with pytest.raises(ModelError, match=r"'remain' must be a condition .*the property must ask to reach something"):
+    with pytest.raises(ModelError, match=r"'remain' must be a condition .*the property must be about reaching states"):
         from_prism(path, damage="hurt", goal="remain")
     with pytest.raises(
         UnknownName, match=r"unknown goal 'arive'. Did you mean 'arrive'\?.*properties 'arrive', 'remain'"
@@ -337,8 +337,8 @@ INTERVALS = "mdp const double p=0.9; module m x:[0..2] init 0; [go] x=0 -> {} : 
         ("[0.5,1]", "[0.5,1.5]", r"got \[0.5, 1.5\] for \(x' = 2\)"),
         ("[p,0.7+x]", "[0.1,0.9]", r"got \[0, 0\] for the step to state 1 'x=1' at state 0 'x=0', action 'go'"),
         ("[x-0.5,0.7]", "[0.1,0.9]", r"got \[-0.5, 0.7\] for the step to state 1 'x=1'"),
-        ("[0.6,0.7]", "[0.7,0.9]", r"sums of those at state 0 'x=0', action 'go' lie within \[1.3, 1.6\]"),
-        ("[0.1,0.2]", "[0.1,0.2]", r"sums of those at state 0 'x=0', action 'go' lie within \[0.2, 0.4\]"),
+        ("[0.6,0.7]", "[0.7,0.9]", r"their sums at state 0 'x=0', action 'go' lie within \[1.3, 1.6\]"),
+        ("[0.1,0.2]", "[0.1,0.2]", r"their sums at state 0 'x=0', action 'go' lie within \[0.2, 0.4\]"),
     ],
 )
 def test_intervals_that_hold_no_probabilities_are_refused(
@@ -401,7 +401,7 @@ def test_constants_that_are_named_like_operators_of_storm(tmp_path: Path, letter
     mdp = from_prism(path, damage=f"x={letter}", goal=f"{letter}<=x", constants="K=2")
     assert mdp.labels[f"x={letter}"].tolist() == [False, False, False, True]
     path.write_text("mdp module m U:[0..2] init 0; [go] U<2 -> (U'=U+1); endmodule")
-    with pytest.raises(ModelError, match=r"Storm takes U for an operator. Rename it, or name a label that the model"):
+    with pytest.raises(ModelError, match=r"Storm reads U as an operator. Rename it, or pass a label that the model"):
         from_prism(path, damage="U=1")
 
 

@@ -61,7 +61,7 @@ def test_rewards_that_a_drn_file_has_lost_are_not_taken_for_zero(tmp_path: Path)
 
     path = tmp_path / "lost.drn"
     export_to_drn(to_storm(from_transitions([0, 0], [0, 0], [0, 1], [0.5, 0.5], [0, 0], [1, 0], terminal=[1])), path)
-    with pytest.raises(FileError, match=r"lost.drn: reward 'damage' .* holds no values. A DRN file loses"):
+    with pytest.raises(FileError, match=r"lost.drn: reward 'damage' .* has no values. DRN files cannot hold"):
         from_prism(path, damage="damage")
 
 

@@ -57,7 +57,7 @@ def test_an_exception_in_the_child_is_told_as_what_it_is(program: Path, monkeypa
     text = process.CHILD.read_text("utf-8").replace("kind = str(model.model_type)", "kind = {}['nothing']")
     broken.write_text(text, "utf-8")
     monkeypatch.setattr(process, "CHILD", broken)
-    with pytest.raises(ModelError, match=r"could not be taken over from Storm \(KeyError: 'nothing'\)\."):
+    with pytest.raises(ModelError, match=r"Storm's model could not be exported \(KeyError: 'nothing'\)\."):
         from_prism(program, damage="cliff", constants="N=3")
 
 
@@ -71,7 +71,7 @@ def test_a_division_by_zero_ends_storm_only(tmp_path: Path) -> None:
 def test_time_and_memory_limits(endless: Path) -> None:
     with pytest.raises(LimitReached, match=r"Storm has not built the model within 1.5 s. Pass a larger time_limit="):
         from_prism(endless, damage="x0=9", time_limit=1.5)
-    with pytest.raises(NotEnoughMemory, match=r"Storm ran out of its memory of 256 MiB. Pass a larger memory_limit="):
+    with pytest.raises(NotEnoughMemory, match=r"Storm ran out of memory \(the limit was 256 MiB\)\. Pass a larger"):
         from_prism(endless, damage="x0=9", memory_limit=256 * 2**20)
     with pytest.raises(ArgumentError, match="time_limit must be a positive number of seconds; got 0"):
         from_prism(endless, damage="x0=9", time_limit=0)

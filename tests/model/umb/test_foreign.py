@@ -161,13 +161,13 @@ def test_intervals_must_be_of_probabilities(path: Path, bounds: tuple[float, flo
 
 
 def test_an_interval_of_zero_may_have_been_reversed(path: Path) -> None:
-    with pytest.raises(ModelError, match=r"got \[0, 0\] .*Storm makes \[0, 0\] of bounds in the wrong order"):
+    with pytest.raises(ModelError, match=r"got \[0, 0\] .*Storm replaces bounds in the wrong order by \[0, 0\]"):
         load(write_members(path, intervals(0, 0, 1, 1, 1, 1, 1, 1)), damage="damage")
 
 
 @pytest.mark.parametrize("bounds", [(0.6, 0.7, 0.5, 0.9), (0.1, 0.2, 0.1, 0.7)])
 def test_the_intervals_of_a_choice_must_hold_a_distribution(path: Path, bounds: tuple[float, ...]) -> None:
-    with pytest.raises(ModelError, match=r"sum to 1; the sums of those at state 0, choice 0 lie within \[(1.1|0.2), "):
+    with pytest.raises(ModelError, match=r"sum to 1; their sums at state 0, choice 0 lie within \[(1.1|0.2), "):
         load(write_members(path, intervals(*bounds, 1, 1, 1, 1)), damage="damage")
 
 
@@ -186,9 +186,9 @@ def test_goals_end_the_model_and_must_be_reachable(path: Path) -> None:
         return write_members(path, members | {"annotations/aps/wet/states/values.bin": u8(states)})
 
     assert load(wet(2), damage="damage", goal="wet").is_terminal().tolist() == [False, True]
-    with pytest.raises(ModelError, match=r"goal 'wet' must hold somewhere; no state of .* satisfies it"):
+    with pytest.raises(ModelError, match=r"goal 'wet' must hold in some state; it holds in no state of"):
         load(wet(0), damage="damage", goal="wet")
-    with pytest.raises(ModelError, match="goal 'wet' must be reachable; it cannot be reached from state 0"):
+    with pytest.raises(ModelError, match="reachable from all initial states; it cannot be reached from state 0"):
         load(wet(2, branch_to_target=u8(0, 0, 0, 1)), damage="damage", goal="wet")
 
 
@@ -216,11 +216,11 @@ def test_scales_must_be_positive_numbers(path: Path, scale: str) -> None:
 
 def test_damage_is_counted_in_the_unit_that_is_given(path: Path) -> None:
     write_members(path, foreign_members() | {"annotations/rewards/damage/branches/values.bin": f8(0.1, 0, 700, 0)})
-    with pytest.raises(ModelError, match=r"Pass scale=, the unit that it is counted in: at least 2\.75 here"):
+    with pytest.raises(ModelError, match=r"Pass scale=, the unit of damage: at least 2\.75 here"):
         load(path, damage="damage")
     for damages in ((0.5, 0, 255, 0), (0.5, 0, 1, 0)):
         members = foreign_members() | {"annotations/rewards/damage/branches/values.bin": f8(*damages)}
-        with pytest.raises(ModelError, match=r"got 0\.5 at .*is counted in, or name another damage\.$"):
+        with pytest.raises(ModelError, match=r"got 0\.5 at .*the unit of damage, or choose another damage\.$"):
             load(write_members(path.with_name("halves.umb"), members), damage="damage")
     mdp = load(path, damage="damage", scale=3)
     assert mdp.damage.tolist() == [0, 1, 234, 0]  # rounded up

@@ -143,7 +143,7 @@ def test_a_damaged_index_cannot_pass_for_another_programs(path: Path, hidden: st
     with pytest.raises(CorruptFile, match="damaged: its content does not have the checksum"):
         load(path)
     path.write_bytes(path.read_bytes()[:-512])
-    with pytest.raises(CorruptFile, match=r"the checksum that almostsure writes at the end is missing"):
+    with pytest.raises(CorruptFile, match=r"the checksum of almostsure at its end is missing"):
         load(path)
     if hidden in ("file-data", "parameters", "fingerprint"):
         with pytest.raises(CorruptFile, match=r"must hold the version|fingerprint"):
@@ -199,8 +199,8 @@ def test_what_a_model_comes_from_comes_back(path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("origin", {"rewards": []}, "the origin in the index must name rewards, a scale and what is uncertain"),
-        ("origin", {"rewards": [], "scale": "1/0", "uncertain": None}, "must name rewards, a scale"),
+        ("origin", {"rewards": []}, "the origin in the index must have rewards, scale, uncertain"),
+        ("origin", {"rewards": [], "scale": "1/0", "uncertain": None}, "must have rewards, scale"),
         ("layout", {"rows": 1, "columns": 3}, "the layout in the index must have rows, columns and one text per row"),
         ("layout", {"rows": 1, "columns": 3, "text": ["S#"]}, "must have rows, columns and one text per row"),
         ("layout", {"rows": 1, "columns": 1, "text": ["S"]}, "the cells of the layout must lie in −1 … 0"),

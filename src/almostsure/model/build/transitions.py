@@ -194,7 +194,7 @@ def _damages(array: npt.NDArray[Any], place: _Place) -> npt.NDArray[np.uint8]:
     bad = ~are_damages(array)
     if bad.any():
         first = array[np.argmax(bad)]
-        remedy = "Scale or round them first; with_damage does so with scale=, their unit."
+        remedy = "Scale or round them first; with_damage does so with scale=, the unit of damage."
         place.fail(bad, f"damages must be integers 0 … {MAX_DAMAGE}; got {first}", remedy)
     return array.astype(np.uint8)
 
@@ -223,7 +223,8 @@ def _count_states(num_states: int | None, names: Sequence[str] | None, columns: 
         raise ModelError("a model must have at least one state; got none")
     if seen > count:
         raise ModelError(
-            f"states must lie in 0 … {count - 1}; got {seen - 1}. Raise num_states or mend the index.", state=seen - 1
+            f"states must lie in 0 … {count - 1}; got {seen - 1}. Raise num_states or correct the index.",
+            state=seen - 1,
         )
     return int(count)
 
