@@ -141,8 +141,8 @@ def known_damage(env: Any) -> Damage | None:
     Examples
     --------
     >>> import gymnasium
-    >>> hurts = known_damage(gymnasium.make("CliffWalking-v1"))
-    >>> hurts(36, 1, 36, -100.0, False), hurts(36, 0, 24, -1.0, False)
+    >>> damage = known_damage(gymnasium.make("CliffWalking-v1"))
+    >>> damage(36, 1, 36, -100.0, False), damage(36, 0, 24, -1.0, False)
     (1, 0)
     """
     layer = env

@@ -116,15 +116,15 @@ def from_prism(
     _check_path(shown)
     roles = Roles(damage, reward, cost, goal, None if scale is None else as_scale(scale)).checked()
     values = {name: _plain(name, value) for name, value in split_constants(constants).items()}
-    told = {"constants": values, "parameters": _names(parameters)}
-    mdp = _read(shown, roles, told, limits(time_limit, memory_limit))
+    request = {"constants": values, "parameters": _names(parameters)}
+    mdp = _read(shown, roles, request, limits(time_limit, memory_limit))
     give_back(mdp.nbytes)
     return mdp
 
 
-def _read(shown: str, roles: Roles, told: dict[str, Any], limit: Limits) -> MDP:
+def _read(shown: str, roles: Roles, request: dict[str, Any], limit: Limits) -> MDP:
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
-        umb, notes = _built(_request(shown, folder, roles) | told, shown, limit)
+        umb, notes = _built(request | _about_file(shown, folder, roles), shown, limit)
         kind, plain = resolve(umb, roles.damage.removeprefix(ENTERS).strip())
         if kind == "reward" and notes.get("lifted"):
             raise ModelError(
@@ -138,8 +138,8 @@ def _read(shown: str, roles: Roles, told: dict[str, Any], limit: Limits) -> MDP:
         return to_mdp(umb, roles, labels=notes["labels"], uncertain=notes.get("uncertain"))
 
 
-def _request(shown: str, folder: str, roles: Roles) -> dict[str, Any]:
-    """The request to the child, without the constants."""
+def _about_file(shown: str, folder: str, roles: Roles) -> dict[str, Any]:
+    """The part of the request to the child that does not depend on constants."""
     conditions = {"damage": condition(roles.damage), "goal": condition(roles.goal)}
     return {
         "path": shown,
