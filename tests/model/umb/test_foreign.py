@@ -190,6 +190,8 @@ def test_goals_end_the_model_and_must_be_reachable(path: Path) -> None:
         load(wet(0), damage="damage", goal="wet")
     with pytest.raises(ModelError, match="reachable from all initial states; it cannot be reached from state 0"):
         load(wet(2, branch_to_target=u8(0, 0, 0, 1)), damage="damage", goal="wet")
+    with pytest.raises(ModelError, match="it cannot be reached from state 0"):  # only with probability 0
+        load(wet(2, branch_to_probability=f8(0, 1, 1, 1)), damage="damage", goal="wet")
 
 
 @pytest.mark.parametrize("goal", [None, "wet"])

@@ -51,7 +51,7 @@ from almostsure.files import DRN, JANI, STORM, file_name, give_back
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Constant, split_constants
 from almostsure.model.storm.process import Limits, limits, run_storm
-from almostsure.model.umb.foreign import ENTERS, Roles, as_scale, condition, never_counts, resolve, to_mdp
+from almostsure.model.umb.foreign import Roles, as_scale, condition, never_counts, resolve, to_mdp
 from almostsure.model.umb.index import Umb
 from almostsure.model.umb.valuations import valuation_names
 
@@ -125,7 +125,7 @@ def from_prism(
 def _read(shown: str, roles: Roles, request: dict[str, Any], limit: Limits) -> MDP:
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
         umb, notes = _built(request | _about_file(shown, folder, roles), shown, limit)
-        kind, plain = resolve(umb, roles.damage.removeprefix(ENTERS).strip())
+        kind, plain = resolve(umb, roles.damage)
         if kind == "reward" and notes.get("lifted"):
             raise ModelError(
                 f"{shown}: Storm only keeps the mean of rewards that depend on the destination of an edge, which gives "

@@ -74,8 +74,10 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
     _check_ends(umb, roles.damage, terminal, state_names)
     if roles.goal is not None:
         columns = [column[~ends[columns[0]]] for column in columns]
-        _check_reached(umb, roles.goal, ends, columns, state_names)
     probability, doubt = _probabilities(umb, columns, uncertain, state_names)
+    if roles.goal is not None:
+        possible = probability > 0
+        _check_reached(umb, roles.goal, ends, (columns[0][possible], columns[2][possible]), state_names)
     is_initial = umb.is_initial()
     kept = umb.names("label") if labels is None else labels
     try:
@@ -202,8 +204,9 @@ def resolve(umb: Umb, name: str, role: str = "damage", kinds: Sequence[str] = KI
     """The kind (label, reward or action) that ``name`` refers to, and the plain name.
 
     ``label:x``, ``reward:x`` and ``action:x`` contain the kind, and a name in double quotes is a label, as in PRISM;
-    any other name must exist in one kind only.
+    any other name must exist in one kind only.  The prefix ``enters:`` is ignored.
     """
+    name = name.removeprefix(ENTERS).strip()
     prefix, _, rest = name.partition(":")
     plain = name
     if prefix in kinds and rest:
@@ -228,17 +231,14 @@ def _ends(umb: Umb, goal: str | None) -> Bools:
     """A mask of the states in which a run ends."""
     if goal is None:
         return np.zeros(umb.sizes.states, np.bool_)
-    return umb.label(resolve(umb, goal.strip(), "goal", ("label",))[1])
+    return umb.label(resolve(umb, goal, "goal", ("label",))[1])
 
 
-def _check_reached(
-    umb: Umb, goal: str, ends: Bools, columns: Sequence[npt.NDArray[Any]], names: Sequence[str] | None
-) -> None:
-    """Refuse a goal that cannot be reached from every initial state."""
+def _check_reached(umb: Umb, goal: str, ends: Bools, edges: tuple[Ints, Ints], names: Sequence[str] | None) -> None:
+    """Refuse a goal that cannot be reached from every initial state; ``edges`` are sources and targets."""
     from scipy.sparse import csr_array  # slow to import
     from scipy.sparse.csgraph import breadth_first_order
 
-    edges = columns[0], columns[2]
     if not ends.any():
         raise ModelError(f"goal {goal!r} must hold in some state; it holds in no state of {umb.shown}.")
     graph = csr_array((np.ones(edges[0].size, np.int8), edges), shape=(ends.size, ends.size))
@@ -257,7 +257,7 @@ def _check_reached(
 
 def _damage(umb: Umb, name: str, source: Ints) -> Floats:
     """The damage of each branch, not yet checked to be an integer."""
-    kind, plain = resolve(umb, name.removeprefix(ENTERS).strip())
+    kind, plain = resolve(umb, name)
     if name.startswith(ENTERS) and kind != "label":
         raise ModelError(f"damage {name!r} must name a label or a condition after {ENTERS!r}; {plain!r} is a {kind}.")
     if kind == "reward":
@@ -273,7 +273,7 @@ def _damage(umb: Umb, name: str, source: Ints) -> Floats:
 
 def _check_ends(umb: Umb, damage: str, terminal: Ints, names: Sequence[str] | None) -> None:
     """Refuse state rewards as damage where runs end: they would never count, so budgets would be too small."""
-    kind, plain = resolve(umb, damage.removeprefix(ENTERS).strip())
+    kind, plain = resolve(umb, damage)
     if kind != "reward":
         return
     source = umb.choice_states[umb.outcome_choices]
