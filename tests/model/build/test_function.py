@@ -1,4 +1,4 @@
-"""``from_function``: models that are explored."""
+"""``from_function``: models found by exploration."""
 
 import random
 
@@ -12,7 +12,7 @@ from almostsure.model.build.examples import example_names
 
 
 def walk(position, action):
-    """A walk on 0 … 4 that slips; 0 hurts, 4 ends."""
+    """A walk on 0 … 4 with slips; entering 0 does damage, 4 ends it."""
     step = 1 if action == "right" else -1
     ahead, slip = (min(max(position + s, 0), 4) for s in (step, -step))
     return [(0.75, ahead, float(ahead == 4), int(ahead == 0)), (0.25, slip, float(slip == 4), int(slip == 0))]
@@ -60,7 +60,7 @@ def test_any_hashable_value_is_a_state_and_integers_are_action_ids():
     assert grid.initial_probabilities.tolist() == [0.5, 0.5]
 
 
-def test_what_is_no_damage_is_named_by_its_place():
+def test_invalid_damages_are_named_with_their_place():
     with pytest.raises(
         ModelError, match=r"damages must be integers 0 … 255; got '1' at state 0 '0', action 0 'go', next"
     ):
@@ -79,7 +79,7 @@ def test_action_names_are_the_numbering():
     assert (numbered.num_actions, numbered.action_name(1)) == (3, "b")
 
 
-def test_integers_from_0_are_their_own_indices_and_tuples_can_be_asked_for():
+def test_integers_from_0_are_their_own_indices_and_tuples_are_looked_up():
     mdp = asure.from_function(
         lambda s, a: [(1, 0, 0, int(s == 1 and a == 0))], initial=1, actions=lambda s: [0, 1] if s else []
     )
@@ -165,12 +165,12 @@ def test_bad_arguments():
             asure.from_function(stay, initial=0, actions=["go"], labels=labels)
 
 
-def test_states_that_never_repeat_meet_a_limit():
+def test_states_that_never_repeat_reach_the_limit():
     with pytest.raises(LimitReached, match=r"more than max_states = 100 states; the last one found is 100"):
         asure.from_function(lambda s, a: [(1, s + 1, 0, 0)], initial=0, actions=["up"], max_states=100)
 
 
-def test_an_interrupt_says_how_far_it_came():
+def test_an_interrupt_reports_the_progress():
     def outcomes(state, action):
         if state == 50:
             raise KeyboardInterrupt
@@ -180,7 +180,7 @@ def test_an_interrupt_says_how_far_it_came():
         asure.from_function(outcomes, initial=0, actions=["up"])
 
 
-def test_random_models_survive():
+def test_random_models_are_rebuilt():
     rng = random.Random(3)
     for _ in range(50):
         table = {

@@ -65,7 +65,7 @@ def _spread(quantity, shape):
     return quantity.T[:, :, None] if quantity.ndim == 2 else quantity
 
 
-def test_damage_of_a_state_counts_on_the_way_out_and_can_count_on_the_way_in():
+def test_damage_of_a_state_counts_on_leaving_and_broadcast_on_entering():
     P = np.zeros((2, 3, 3))
     P[0, 0], P[1, 1] = [0, 0.5, 0.5], [0, 0, 1]
     D = np.array([0, 5, 0])
@@ -78,7 +78,7 @@ def test_damage_of_a_state_counts_on_the_way_out_and_can_count_on_the_way_in():
         assert [into.outcomes(0, 0), into.outcomes(1, 1)] == [[(1, 0.5, 0, 5), (2, 0.5, 0, 0)], [(2, 1, 0, 0)]]
 
 
-def test_what_would_never_count_is_refused():
+def test_values_that_would_never_count_are_refused():
     P = np.zeros((1, 3, 3))
     P[0, 0] = [0, 0.5, 0.5]
     matrices = [sparse.csr_array(P[0])]
@@ -111,13 +111,13 @@ def test_sparse_entries_that_are_stored_twice_add_up():
     twice = sparse.coo_array(([0.5, 0.5, 1.0], ([0, 0, 1], [1, 1, 1])), shape=(2, 2))
     mdp = from_matrices([twice], [sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(2, 2))])
     assert mdp.outcomes(0, 0) == [(1, 1.0, 3.0, 0)]
-    assert twice.nnz == 3  # the caller's matrix is as it was
+    assert twice.nnz == 3  # the caller's matrix is unchanged
     rows = sparse.csr_array((np.array([0.5, 0.5, 1.0]), np.array([1, 1, 1]), np.array([0, 2, 3])), shape=(2, 2))
     assert from_matrices([rows]).outcomes(0, 0) == [(1, 1.0, 0.0, 0)]
     assert rows.nnz == 3
 
 
-def test_a_row_of_zeros_is_an_action_that_is_not_there():
+def test_an_action_with_a_row_of_zeros_is_not_available():
     P = np.array([[[0, 1], [0, 1]], [[1, 0], [0, 0]]])
     mdp = from_matrices(P)
     assert mdp.actions(0).tolist() == [0, 1]

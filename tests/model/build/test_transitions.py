@@ -1,4 +1,4 @@
-"""from_transitions: the same content is the same model, and nonsense is refused with its place."""
+"""from_transitions: equal content gives equal models, and invalid input is refused with its place."""
 
 import numpy as np
 import pytest
@@ -232,7 +232,7 @@ def test_an_unknown_initial_name_suggests_the_nearest():
         build(initial="strat", state_names=["start", "end"])
 
 
-def test_nothing_at_all_is_refused():
+def test_empty_input_is_refused():
     with pytest.raises(ModelError, match="a model must have at least one state; got none"):
         from_transitions([], [], [], [], [], [])
 

@@ -1,4 +1,4 @@
-"""Storm runs in a process of its own: whatever happens there ends there."""
+"""Storm runs in a child process: its crashes and limits only end the child."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_without_stormpy_the_install_command_is_printed(program: Path, monkeypat
         to_storm(from_transitions([0], [0], [0], [1], [0], [0]))
 
 
-def test_an_exception_in_the_child_is_told_as_what_it_is(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_the_child_is_reported(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from almostsure.model.storm import process
 
     broken = program.with_name("child.py")
@@ -61,7 +61,7 @@ def test_an_exception_in_the_child_is_told_as_what_it_is(program: Path, monkeypa
         from_prism(program, damage="cliff", constants="N=3")
 
 
-def test_a_division_by_zero_ends_storm_only(tmp_path: Path) -> None:
+def test_a_division_by_zero_only_ends_the_child(tmp_path: Path) -> None:
     path = tmp_path / "zero.prism"
     path.write_text("mdp\nconst int N = 1/0;\nmodule m\n x : [0..mod(3,0)] init 0;\n [] true -> (x'=0);\nendmodule\n")
     with pytest.raises(ModelError, match=r"zero.prism: Storm"):
@@ -79,8 +79,8 @@ def test_time_and_memory_limits(endless: Path) -> None:
         from_prism(endless, damage="x0=9", memory_limit=1000)
 
 
-def test_an_interrupt_ends_storm(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interrupt comes while Storm is being waited for."""
+def test_an_interrupt_ends_the_child(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interrupt is raised while the parent waits for Storm."""
     started = []
     real = subprocess.Popen.communicate
 

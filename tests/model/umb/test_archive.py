@@ -105,7 +105,7 @@ def test_duplicates_are_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [10**9, 2**62, -1024])
-def test_a_member_that_lies_about_its_size(path: Path, size: int) -> None:
+def test_a_member_with_a_wrong_size(path: Path, size: int) -> None:
     member = tarfile.TarInfo("index.json")
     member.size = size
     path.write_bytes(member.tobuf(tarfile.GNU_FORMAT) + bytes(4096))
@@ -113,7 +113,7 @@ def test_a_member_that_lies_about_its_size(path: Path, size: int) -> None:
         load(path)
 
 
-def test_every_truncation_is_noticed(path: Path) -> None:
+def test_every_truncation_is_detected(path: Path) -> None:
     save(example(), path)
     whole = path.read_bytes()
     for length in range(0, len(whole) - 1024, 256):
@@ -186,7 +186,7 @@ def test_limits_are_kept_to_the_byte(path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 128])
-def test_bits_arrays_and_strings_come_back(path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_bits_arrays_and_strings_are_restored(path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(archive, "CHUNK", 5)
     numbers = np.arange(count)
     bits, words = numbers % 3 == 1, tuple("é" * (n % 4) for n in numbers.tolist())
@@ -208,7 +208,7 @@ def test_bits_arrays_and_strings_come_back(path: Path, monkeypatch: pytest.Monke
         found.read("numbers", limit=size - 1)
 
 
-def test_offsets_run_from_0_to_the_end_and_never_fall(path: Path) -> None:
+def test_offsets_run_from_0_to_the_end_and_do_not_decrease(path: Path) -> None:
     found = archive.Archive(write_members(path, {"x": b""}))
     found.check_offsets("x", np.array([0, 2, 2, 3]), 3)
     for offsets, message in (

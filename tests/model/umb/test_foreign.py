@@ -58,7 +58,7 @@ def test_a_reward_called_reward_is_taken_unless_told_otherwise(path: Path) -> No
     assert load(path, damage="reward").damage.tolist() == [1, 1, 2, 3]
 
 
-def test_a_file_without_damage_says_what_it_has(path: Path) -> None:
+def test_the_error_for_an_unknown_damage_lists_the_names_in_the_file(path: Path) -> None:
     index = foreign_index(**{"#choice-actions": 2})
     index["annotations"] = {
         "rewards": {"damages": {"applies-to": ["branches"], "type": DOUBLE}},
@@ -83,7 +83,7 @@ def test_a_file_without_damage_says_what_it_has(path: Path) -> None:
     assert load(path, damage="crash").action_names == ("go", "leap")
 
 
-def test_repeated_actions_and_nameless_ones_are_told_apart(path: Path) -> None:
+def test_repeated_and_nameless_actions_become_distinct(path: Path) -> None:
     index = foreign_index(**{"#states": 1, "#choices": 5, "#branches": 5, "#choice-actions": 3})
     members = foreign_members(
         index,
@@ -125,8 +125,8 @@ def test_several_initial_states_are_equally_likely(path: Path) -> None:
     assert mdp.initial_probabilities.tolist() == [0.5, 0.5]
 
 
-def test_what_umbi_writes_loads(path: Path) -> None:
-    """One step: stay with probability 1/4, else move on; entering the end hurts by 2."""
+def test_files_of_umbi_load(path: Path) -> None:
+    """One step: stay with probability 1/4, else move on; entering the end does damage 2."""
     umb = pytest.importorskip("umbi.umb")
     index = umb.index.UmbIndex.from_json(foreign_index(**{"#choices": 2, "#branches": 3}))
     model = umb.ExplicitUmb(
@@ -143,7 +143,7 @@ def test_what_umbi_writes_loads(path: Path) -> None:
     assert load(path).outcomes(0, 0) == [(0, 0.25, 0, 0), (1, 0.75, 0, 2)]
 
 
-def test_intervals_say_which_outcomes_are_possible(path: Path) -> None:
+def test_intervals_determine_the_possible_outcomes(path: Path) -> None:
     mdp = load(write_members(path, intervals(0.2, 0.8, 0.2, 0.8, 1, 1, 1, 1)), damage="damage")
     assert (mdp.damage.tolist(), mdp.probability.tolist()) == ([0, 1, 2, 0], [0.5, 0.5, 1, 1])
     assert not mdp.origin.is_bound
@@ -166,7 +166,7 @@ def test_an_interval_of_zero_may_have_been_reversed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("bounds", [(0.6, 0.7, 0.5, 0.9), (0.1, 0.2, 0.1, 0.7)])
-def test_the_intervals_of_a_choice_must_hold_a_distribution(path: Path, bounds: tuple[float, ...]) -> None:
+def test_the_intervals_of_a_choice_must_allow_a_distribution(path: Path, bounds: tuple[float, ...]) -> None:
     with pytest.raises(ModelError, match=r"sum to 1; their sums at state 0, choice 0 lie within \[(1.1|0.2), "):
         load(write_members(path, intervals(*bounds, 1, 1, 1, 1)), damage="damage")
 

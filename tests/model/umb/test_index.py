@@ -1,4 +1,4 @@
-"""What a UMB file says about itself is checked before it is believed."""
+"""The index of a UMB file is validated against the members of the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .members import (
 )
 
 
-def test_the_index_says_how_large_everything_is(path: Path) -> None:
+def test_the_index_has_all_sizes(path: Path) -> None:
     example().save(path)
     system = json.loads(read_members(path)["index.json"])["transition-system"]
     assert system == {
@@ -166,7 +166,7 @@ def test_the_index_must_not_be_huge(path: Path, monkeypatch: pytest.MonkeyPatch)
         load(path)
 
 
-def test_rewards_of_choices_count_what_depends_on_the_branch_by_its_mean(path: Path) -> None:
+def test_rewards_of_choices_use_the_mean_over_branches(path: Path) -> None:
     index = foreign_index()
     index["annotations"]["rewards"]["fuel"] = {"applies-to": ["choices", "branches"], "type": DOUBLE}
     folder = "annotations/rewards/fuel"
@@ -184,7 +184,7 @@ def test_rewards_of_choices_count_what_depends_on_the_branch_by_its_mean(path: P
     assert bounds.mean_reward("damage").tolist() == [0.5, 2, 0]  # as if both branches were equally likely
 
 
-def test_a_newer_format_says_so(path: Path) -> None:
+def test_a_newer_format_is_refused(path: Path) -> None:
     with pytest.raises(FileError, match="UMB version 2; this package reads up to 1"):
         load(write_members(path, foreign_members(foreign_index() | {"format-version": 2})))
     with pytest.raises(FileError, match="UMB version 9; this package reads up to 1"):
