@@ -6,7 +6,7 @@ outcomes; an :class:`almostsure.MDP` is a space with outcomes.
 States 0 … ``num_observed`` − 1 can be observed in an environment or a log.  At most two more states follow:
 
 - ``end``, the terminal state of ended episodes;
-- ``unknown``, the successor of everything that was never observed.  It has a self-loop with damage, so no finite budget
+- ``unknown``, which represents all unobserved states and outcomes.  It has a self-loop with damage, so no finite budget
   suffices there; messages call it *unknown*, since the reason is missing data.
 
 A choice is a state–action pair; those of state ``s`` are ``choice_ptr[s]`` … ``choice_ptr[s+1] − 1``, by action.
@@ -79,7 +79,7 @@ class Space:
     layout
         The positions of the states in a drawing.
     end, unknown
-        The state of ended episodes, and the state of everything that was never observed, if they exist.  They are the
+        The state of ended episodes, and the state that represents everything unobserved, if they exist.  They are the
         last states, in this order.
     labels
         Named sets of states, each as one truth value per state or as a list of states.
@@ -404,7 +404,7 @@ class Space:
         return self._with_state(END, end=self.num_states)
 
     def with_unknown(self) -> Space:
-        """The space with a state for everything never observed added; itself if it has one."""
+        """The space with a state for everything unobserved added; itself if it has one."""
         return self.space if self.unknown is not None else self._with_state(UNKNOWN, unknown=self.num_states)
 
     def _with_state(self, name: str, **role: int) -> Space:

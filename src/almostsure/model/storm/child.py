@@ -293,14 +293,17 @@ class _Program(_Source):
         constants = _constants(stormpy, program, request)
         self.program, properties = stormpy.io.instantiate_constants(program, constants, properties)
         self.properties = {entry.get_name(): entry.get_raw_formula() for entry in properties}
+        damage = request["damage"].removeprefix("reward:")
         if self.is_jani:
-            self.names, self.values = _names_in_jani(path, constants)
+            with open(path, encoding="utf-8-sig") as file:
+                content = json.load(file)
+            self.names, self.values = _names_in_jani(content, constants)
+            rewards = _on_locations(content, damage)
         else:
             self.names, self.values = _names_in_prism(self.program)
+            rewards = _on_states(str(self.program), damage)
         for role, text in request["conditions"].items():
             self._add_condition(role, text)
-        damage = request["damage"].removeprefix("reward:")
-        rewards = _on_locations(path, damage) if self.is_jani else _on_states(str(self.program), damage)
         self.state_rewards = {got: self._where(text) for got, text in rewards.items()}
 
     def _where(self, text: str) -> Any:
@@ -514,10 +517,8 @@ def _names_in_prism(program: Any) -> tuple[dict[str, list[str]], dict[str, str]]
     return names, {constant.name: str(constant.definition) for constant in program.constants if constant.defined}
 
 
-def _names_in_jani(path: str, given: dict[str, Any]) -> tuple[dict[str, list[str]], dict[str, str]]:
+def _names_in_jani(content: dict[str, Any], given: dict[str, Any]) -> tuple[dict[str, list[str]], dict[str, str]]:
     """The same for a JANI file, which Storm does not provide; without constants defined by expressions."""
-    with open(path, encoding="utf-8-sig") as file:
-        content = json.load(file)
     places = [content, *content.get("automata", ())]
     transient = [entry for place in places for entry in place.get("variables", ()) if entry.get("transient")]
     names = {
@@ -538,11 +539,9 @@ def _on_states(program: str, name: str) -> dict[str, str]:
     return {f"{value} for {guard}": f"({guard}) & ({value}) != 0" for guard, value in found}
 
 
-def _on_locations(path: str, name: str) -> dict[str, str]:
+def _on_locations(content: dict[str, Any], name: str) -> dict[str, str]:
     """The same for a JANI file: any state, if any location has a reward."""
-    with open(path, encoding="utf-8-sig") as file:
-        automata = json.load(file).get("automata", ())
-    places = [place for automaton in automata for place in automaton["locations"]]
+    places = [place for automaton in content.get("automata", ()) for place in automaton["locations"]]
     rewarded = any(entry["ref"] == name for place in places for entry in place.get("transient-values", ()))
     return {"possibly the reward of a location": "true"} if rewarded else {}
 

@@ -43,7 +43,7 @@ def limits(seconds: float | None, memory: int | None) -> Limits:
 
 def run_storm(request: dict[str, Any], shown: str, limit: Limits) -> dict[str, Any]:
     """The child's answer to a request; raises if the child reports a problem, crashes or hits a limit."""
-    if sys.modules.get("stormpy", importlib.util) is None or importlib.util.find_spec("stormpy") is None:
+    if importlib.util.find_spec("stormpy") is None:
         raise MissingExtra("stormpy", "storm")
     code = _run(json.dumps(request | {"memory_limit": limit.memory}), shown, limit)
     answer = Path(request["folder"], "answer.json")
