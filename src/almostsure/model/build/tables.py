@@ -363,8 +363,8 @@ def without_model(env: Any) -> str:
             "environments the id suffices: abstract('CartPole-v1'), in a terminal almostsure abstract CartPole-v1."
         )
     return (
-        "If it can be copied, asure.explore(env) finds its model by playing, with random transitions explore(env, "
-        "mu=…, delta=…). Otherwise an OnlineShield learns while an agent plays: ShieldedEnv(env, OnlineShield(env, "
+        "If it can be copied, asure.explore(env) finds its model by playing (with mu= and delta= for random "
+        "transitions). Otherwise an OnlineShield learns while an agent plays: ShieldedEnv(env, OnlineShield(env, "
         "unknown='allow'), budget). If its state can be set, learn_minimal_budget learns from samples; if its outcomes "
         "can be listed, from_transitions makes a model."
     )

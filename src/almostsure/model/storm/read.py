@@ -85,9 +85,8 @@ def from_prism(
     constants
         Values of undefined constants, as ``{"N": 3, "p": 0.5}`` or ``"N=3,p=0.5"``.
     reward, cost
-        A reward structure that policies maximise, and one that is subtracted from it.  ``steps`` is 1 per step, and a
-        label is 1 per step that ends in a state with it: ``reward="home", goal="home"`` is the probability of reaching
-        it.
+        A reward structure that policies maximise, and one that is subtracted.  ``steps`` is 1 per step, and a label 1
+        per step that ends in a state with it: ``reward="home", goal="home"`` is the probability of reaching it.
     goal
         A label, a condition or a JANI property for the states that end a run.
     scale
