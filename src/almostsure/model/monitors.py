@@ -1,4 +1,4 @@
-"""Monitors: finite memory for models.  ``product(mdp, monitor)`` adds the memory of a monitor to the states.
+"""Monitors: memory for models.  ``product(mdp, monitor)`` adds the memory of a monitor to the states.
 
 Many problems that seem to need another kind of model only need memory: a second budget, a tank that is refilled, "never
 B before A", a number of steps.  A *monitor* has a start and a function
