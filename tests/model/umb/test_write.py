@@ -146,7 +146,7 @@ def test_a_file_with_a_damaged_index_is_not_taken_for_a_foreign_one(path: Path, 
     with pytest.raises(CorruptFile, match=r"the checksum of almostsure at its end is missing"):
         load(path)
     if hidden in ("file-data", "parameters", "fingerprint"):
-        with pytest.raises(CorruptFile, match=r"must hold the version|fingerprint"):
+        with pytest.raises(CorruptFile, match=r"must have the version|fingerprint"):
             load(seal(path))
 
 
