@@ -442,7 +442,7 @@ class Space:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the content, without names, labels, layout and encode."""
+        """A hash of the content, without names, labels, layout and encode; equal content has equal fingerprints."""
         if self._fingerprint is None:
             self._fingerprint = self._hash()
         return self._fingerprint
