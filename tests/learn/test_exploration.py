@@ -636,7 +636,7 @@ def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):
     shield = asure.Shield(asure.minimal_budget(room))
     with pytest.raises(ArgumentError, match=r"model\. If explore .*state_of=almostsure.learn.ByName\(mdp\)"):
         ShieldedEnv(Room(), shield, 0)
-    with pytest.raises(UnknownName, match=r"A file keeps no function.*ByName\(mdp\)\(observation, env\)"):
+    with pytest.raises(UnknownName, match=r"only knows its states by name.*ByName\(mdp\)\(observation, env\)"):
         room.state(Room().reset()[0])
     env = ShieldedEnv(Room(), shield, 0, state_of=ByName(room))
     env.reset(seed=0)
@@ -648,5 +648,5 @@ def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):
 @pytest.mark.parametrize("reads", [explore, lambda env: EnvSampler(env, lambda env, state: None)])
 def test_wrappers_that_skip_steps_are_refused_since_the_damage_of_those_would_be_lost(reads):
     env = gymnasium.wrappers.RepeatAction(gymnasium.make("CliffWalking-v1"), 2)
-    with pytest.raises(ArgumentError, match=r"must see every step; RepeatAction inside hides that\. Give it the env"):
+    with pytest.raises(ArgumentError, match=r"must see every step; RepeatAction inside hides that\. Pass the env"):
         reads(env)

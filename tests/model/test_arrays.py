@@ -1,4 +1,4 @@
-"""Offsets and groups, on which everything else stands."""
+"""Offsets, groups and terminal states."""
 
 import numpy as np
 import pytest
@@ -24,8 +24,8 @@ def test_offsets_groups_and_spans():
 
 
 @pytest.mark.parametrize("few", [1, 2, 3, 4, 100])
-def test_terminal_states_whatever_is_looked_at_together(monkeypatch, few):
-    """Loops with a reward, with damage, with a way out first, in between or last, and one of each kind that is over."""
+def test_terminal_states_for_every_chunk_size(monkeypatch, few):
+    """Loops with a reward, with damage, with a way out first, in between or last, and terminal states of each kind."""
     monkeypatch.setattr(arrays, "FEW", few)
     rows = [
         (0, 0, 0, 1, 1, 0), (1, 0, 1, 1, 0, 1), (2, 0, 0, 0.5, 0, 0), (2, 0, 2, 0.5, 0, 0), (3, 0, 3, 0.5, 0, 0),
@@ -37,8 +37,8 @@ def test_terminal_states_whatever_is_looked_at_together(monkeypatch, few):
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 1 << 20])
-def test_fingerprints_are_what_they_always_were(monkeypatch, chunk):
-    """Files hold them: budgets, policies and shields must still find their models."""
+def test_fingerprints_have_not_changed(monkeypatch, chunk):
+    """Files of budgets, policies and shields contain them, and must stay loadable."""
     monkeypatch.setattr(arrays, "CHUNK", chunk)
     mdp = asure.from_transitions(
         [0, 0, 1], [0, 300, 0], [1, 2, 2], [1] * 3, [0, 0.5, -1], [0, 255, 1], terminal=[2], initial={0: 0.25, 1: 0.75}

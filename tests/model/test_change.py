@@ -25,7 +25,7 @@ def test_a_larger_unit_is_never_too_little(mdp):
     assert np.array_equal(minimal_budget(mdp.with_damage(mdp.damage / 10, scale="0.1")).of_state, exact.of_state)
 
 
-def test_what_a_file_brought_along_stays():
+def test_data_from_the_file_is_kept():
     rows = [(0, 0, 1, 0.5, 2, 0), (0, 0, 2, 0.5, 0, 1), (0, 1, 2, 1, 0, 0), (1, 0, 2, 1, 3, 0)]
     mdp = asure.from_transitions(*zip(*rows, strict=True), terminal=[2], labels={"wet": [1]})
     fuel, height = np.arange(4.0), np.array([3, 1, 0])
@@ -35,9 +35,9 @@ def test_what_a_file_brought_along_stays():
         assert changed.origin.variables["height"].tolist() == height.tolist()
 
 
-def test_fractions_are_told_of_the_unit():
+def test_the_error_for_fractions_names_scale():
     mdp = asure.from_transitions([0], [0], [1], [1], [0], [0], terminal=[1], labels={"soaked": [1]})
-    with pytest.raises(ModelError, match=r"got 0\.5 .*with_damage takes scale=, the unit that they are counted in"):
+    with pytest.raises(ModelError, match=r"got 0\.5 .*with_damage does so with scale=, the unit of damage"):
         mdp.with_damage({"soaked": 0.5})
     assert mdp.with_damage({"soaked": 0.5}, scale=0.5).damage.tolist() == [1, 0]
 

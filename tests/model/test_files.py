@@ -1,4 +1,4 @@
-"""Files that hold no model of ours are sent to their readers."""
+"""Errors for files of other kinds name their reader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .umb.members import example
 
 
 @pytest.mark.parametrize("name", ["walk.prism", "walk.PM", "walk.nm", "walk.sm", "walk.jani", "walk.drn"])
-def test_files_for_storm_are_sent_to_from_prism(tmp_path: Path, name: str) -> None:
+def test_the_error_for_files_of_storm_names_from_prism(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mdp")
     with pytest.raises(FileError, match=rf"{name} must be read with from_prism\(path, damage=…\)"):
         load(tmp_path / name)
@@ -24,7 +24,7 @@ def test_files_for_storm_are_sent_to_from_prism(tmp_path: Path, name: str) -> No
         as_model(tmp_path / name)
 
 
-def test_maps_are_sent_to_from_map(tmp_path: Path) -> None:
+def test_the_error_for_maps_names_from_map(tmp_path: Path) -> None:
     (tmp_path / "map.txt").write_text("S.G")
     with pytest.raises(FileError, match=r"map.txt must be read with from_map\(Path\(…\)\), if it is a map"):
         load(tmp_path / "map.txt")
@@ -33,7 +33,7 @@ def test_maps_are_sent_to_from_map(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["thing.safetensors", "thing.umb"])
 @pytest.mark.parametrize("kind", ["budget", "shield", "policy"])
-def test_files_about_a_model_are_sent_to_their_readers(tmp_path: Path, kind: str, name: str) -> None:
+def test_the_error_for_other_files_names_their_reader(tmp_path: Path, kind: str, name: str) -> None:
     saved = tmp_path / "saved"
     save_tensors(saved, kind=kind, model=example().fingerprint, arrays={"x": np.zeros(2)}, strings={})
     saved.rename(tmp_path / name)
@@ -45,7 +45,7 @@ def test_files_about_a_model_are_sent_to_their_readers(tmp_path: Path, kind: str
         as_model(tmp_path / name)
 
 
-def test_what_only_looks_like_tensors_is_a_corrupt_model(tmp_path: Path) -> None:
+def test_other_files_with_the_ending_of_tensors_are_corrupt_models(tmp_path: Path) -> None:
     for content in (b"\x02\0\0\0\0\0\0\0{}", b"\xff" * 8 + b"{", b"12345678{"):
         (tmp_path / "odd.umb").write_bytes(content)
         with pytest.raises(CorruptFile, match=r"odd\.umb"):

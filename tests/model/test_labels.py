@@ -93,7 +93,7 @@ def test_every_constructor_takes_labels() -> None:
 @pytest.mark.parametrize(
     "name", ["model.prism", "model.JANI", "map.txt", "policy.safetensors", "page.html", "x.xyz", "m.drn.gz"]
 )
-def test_a_model_does_not_take_the_place_of_a_source(tmp_path: Path, name: str) -> None:
+def test_saving_does_not_overwrite_a_source(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text("precious")
     with pytest.raises(FileError, match=r"cannot write .*: the name of a written model ends in .umb or .drn"):

@@ -1,7 +1,7 @@
-"""Limits: the numbers from which on something is refused, left out, or done in another way.
+"""Limits: the sizes above which something is refused, left out, or computed in another way.
 
-Tests elsewhere show what happens on either side of a limit, wherever it lies.  Where it lies was measured, or promised
-to users: whoever moves one does it here as well, and knows that it was meant.
+Other tests check the behaviour on both sides of each limit.  The values were measured or are documented, so that a
+change must be made here as well, on purpose.
 """
 
 import importlib
@@ -51,6 +51,6 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_limits_lie_where_they_were_put(name):
+def test_limits_have_not_changed(name):
     module = importlib.import_module(f"almostsure.{name}")
     assert {limit: getattr(module, limit) for limit in LIMITS[name]} == LIMITS[name]

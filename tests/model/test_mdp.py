@@ -1,4 +1,4 @@
-"""The model itself: immutable, looked up by index or name, told apart by content."""
+"""The model: immutable, with lookup by index and name, and equality by content."""
 
 import copy
 import pickle
@@ -35,11 +35,11 @@ def plain_terminal(mdp):
 
 
 @given(mdps())
-def test_terminal_states_are_those_in_which_nothing_happens(mdp):
+def test_terminal_states_only_have_loops_without_damage_and_reward(mdp):
     assert mdp.is_terminal().tolist() == plain_terminal(mdp)
 
 
-def test_loops_that_hurt_or_pay_are_not_terminal():
+def test_loops_with_damage_or_reward_are_not_terminal():
     mdp = from_transitions(
         [0, 1, 1, 2, 2, 3], [0, 0, 1, 0, 1, 0], [0, 1, 1, 2, 0, 3], [1] * 6, [0, 0, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0]
     )
@@ -91,7 +91,7 @@ def test_looking_up_by_index_and_by_name(mdp):
     assert mdp.max_damage == 1
 
 
-def test_looking_up_what_is_not_there(mdp):
+def test_looking_up_unknown_names(mdp):
     with pytest.raises(UnknownName, match=r"unknown state 'Strat'\. Did you mean 'Start'\?"):
         mdp.state("Strat")
     with pytest.raises(UnknownName, match=r"unknown state 'zzz'\. States are named 'Start', .*'\.$"):
@@ -121,7 +121,7 @@ def test_looking_up_what_is_not_there(mdp):
 
 def test_several_initial_states_are_not_one():
     mdp = from_transitions([0, 1], [0, 0], [0, 1], [1, 1], [0, 0], [0, 0], initial=[0.5, 0.5])
-    with pytest.raises(ModelError, match="starts in one of 2 states, not in one"):
+    with pytest.raises(ModelError, match="must have a single initial state; got 2"):
         mdp.initial_state  # noqa: B018
     assert "starts in one of 2" in repr(mdp)
     assert "\n  start      one of 2 states, each as likely: 0; 1\n" in mdp.summary()
@@ -129,16 +129,16 @@ def test_several_initial_states_are_not_one():
     assert "one of 4 states, with probabilities 0.1 … 0.4: 0; 1; 2; …\n" in mdp.summary()
 
 
-def test_repr_and_summary_are_worth_reading(mdp):
+def test_repr_and_summary(mdp):
     assert repr(mdp) == "<MDP: 2 states, 3 choices, 4 outcomes, starts in Start>"
     summary = mdp.summary()
     assert "  start " not in summary
-    for part in ("actions    3 (1–2 per state): left, never, right", "1 of the outcomes hurt (25.0%), by at most 1",
+    for part in ("actions    3 (1–2 per state): left, never, right", "1 of the outcomes (25.0%), at most 1 each",
                  "reward     0 … 1", "terminal   1", mdp.fingerprint[:16]):  # fmt: skip
         assert part in summary
 
 
-def test_the_fingerprint_counts_indices_as_wide_as_they_must_be():
+def test_the_fingerprint_hashes_indices_in_the_narrowest_width():
     class Sized:
         def __init__(self, size):
             self.size = size
@@ -167,7 +167,7 @@ def test_the_fingerprint_sees_content_and_start_only(mdp):
     assert mdp != "something else"
 
 
-def test_memory_is_within_24_bytes_an_outcome_and_5_for_the_support():
+def test_memory_is_within_24_bytes_per_outcome_and_5_for_the_support():
     mdp = garnet(20_000, 4, 3, terminal_rate=0)
     assert mdp.nbytes <= 24 * mdp.num_outcomes
     support = mdp.support
@@ -276,7 +276,7 @@ def test_others_are_counted():
         MDP(parts(reward=np.full(4, np.nan)), initial=(np.array([0]), np.ones(1)))
     with pytest.raises(ModelError, match=r"choice; state 1 has none \(and 1 more state\)\.$"):
         MDP(parts(choice_ptr=np.array([0, 3, 3, 3])), initial=(np.array([0]), np.ones(1)))
-    with pytest.raises(ModelError, match=r"outcome_ptr must offset the outcomes of 3 choices; got those of 2$"):
+    with pytest.raises(ModelError, match=r"outcome_ptr must have the offsets of 3 choices; got those of 2$"):
         MDP(parts(outcome_ptr=np.array([0, 2, 4])), initial=(np.array([0]), np.ones(1)))
 
 
@@ -300,7 +300,7 @@ def test_sums_may_be_off_by_the_tolerance(excess):
         ([0, 1], [0.25, 0.5], "initial probabilities must be positive and sum to 1; got sum 0.75"),
     ],
 )
-def test_starts_that_are_none(states, probabilities, message):
+def test_invalid_initial_distributions(states, probabilities, message):
     with pytest.raises(ModelError, match=f"^{message}$"):
         MDP(parts(), initial=(np.array(states, np.int64), np.array(probabilities)))
 
@@ -341,13 +341,13 @@ def test_a_model_may_have_an_end_and_an_unknown():
         ({"successor": np.array([1, 2, 3, 2, 0])}, "state 3 'unknown' must lead to itself with damage"),
     ],
 )
-def test_the_end_does_nothing_and_the_unknown_hurts_for_ever(change, message):
+def test_the_end_is_terminal_and_the_unknown_loops_with_damage(change, message):
     with pytest.raises(ModelError, match=message):
         with_roles(**change)
 
 
-def test_initial_states_must_differ():
-    with pytest.raises(ModelError, match="initial states must differ"):
+def test_initial_states_must_be_distinct():
+    with pytest.raises(ModelError, match="initial states must be distinct"):
         MDP(parts(), initial=(np.array([0, 0]), np.array([0.5, 0.5])))
 
 

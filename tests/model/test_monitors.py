@@ -46,7 +46,7 @@ def test_a_second_budget_for_the_same_damage_is_the_budget(mdp, budget):
 
 
 @given(mdps(max_states=4, max_damage=2), st.integers(0, 3), st.randoms(use_true_random=False))
-def test_a_second_budget_is_kept_by_whoever_keeps_the_first(mdp, budget, random):
+def test_policies_that_keep_the_product_keep_both_budgets(mdp, budget, random):
     other = np.array([random.randrange(3) for _ in range(mdp.num_outcomes)])
     both = product(mdp, SecondBudget(other, budget))
     need = minimal_budget(both).smallest_budget()
@@ -63,7 +63,7 @@ def test_a_second_budget_is_kept_by_whoever_keeps_the_first(mdp, budget, random)
         assert parts.states[run[0]] >= 0
 
 
-def test_a_tank_is_filled_on_the_way(field):
+def test_a_tank_is_refilled_at_stations(field):
     for capacity, need in ((1, INFINITE), (2, 0), (4, 0)):
         tank = product(field, Refill(cost=1, capacity=capacity, at="station"))
         assert minimal_budget(tank).smallest_budget() == need
@@ -72,7 +72,7 @@ def test_a_tank_is_filled_on_the_way(field):
     assert low.state_name(low.initial_state) == "0 | 1"
 
 
-def test_nothing_is_paid_where_nothing_happens_any_more():
+def test_terminal_states_cost_nothing():
     mdp = from_transitions([0], [0], [1], [1], [0], [0], terminal=[1])
     assert minimal_budget(product(mdp, Refill(1, 1, at=[0]))).smallest_budget() == 0
     assert minimal_budget(product(mdp, SecondBudget(1, 1))).smallest_budget() == 0
@@ -87,7 +87,7 @@ def test_never_b_before_a():
     assert (minimal.of("0 | no", 0), minimal.of("0 | no", 1)) == (0, INFINITE)
     assert rule.label("forbidden").sum() == 1
     assert minimal_budget(rule, horizon=0).of("forbidden") == INFINITE
-    with pytest.raises(ModelError, match=r"the automaton has no edge from 'no' for 'b'\. Add it"):
+    with pytest.raises(ModelError, match=r"the automaton has no edge from 'no' for 'b'\. Add one"):
         product(mdp, Automaton({("no", "a"): "yes", ("yes", "b"): "yes"}, start="no"))
     with pytest.raises(UnknownName, match="unknown label 'c'"):
         product(mdp, Automaton({("no", "c"): "yes"}, start="no"))
@@ -100,8 +100,8 @@ def test_damage_may_be_replaced_and_runs_may_end(field):
         return (count, 3) if count == 2 else count + 1
 
     model = product(field, Monitor(start=0, step=step))
-    assert minimal_budget(model).smallest_budget() == 3  # the fourth step would hurt, but ends
-    assert model.state_names[-1] == "nothing counts any more"
+    assert minimal_budget(model).smallest_budget() == 3  # the fourth step would do damage, but ends the run
+    assert model.state_names[-1] == "ended"
 
 
 def test_monitors_may_be_nested(field):
@@ -110,7 +110,7 @@ def test_monitors_may_be_nested(field):
     assert minimal_budget(model).smallest_budget() == 0
 
 
-def test_only_what_can_be_reached_is_built_and_large_products_are_quick():
+def test_only_reachable_pairs_are_built_and_large_products_are_fast():
     size = 20_000
     chain = from_transitions(
         np.arange(size), np.zeros(size), np.r_[1:size, 0], np.ones(size), np.zeros(size), np.zeros(size)
@@ -128,7 +128,7 @@ def test_only_what_can_be_reached_is_built_and_large_products_are_quick():
             r"more than max_states = 1,000 states; one of the last",
         ),
         (Monitor(0, lambda m, *_: [m]), ModelError, r"a monitor's memory must be hashable; got \[0\]"),
-        (Monitor(0, lambda m, *_: 1 / 0), ModelError, "the monitor failed with 0 remembered, at .*ZeroDivisionError"),
+        (Monitor(0, lambda m, *_: 1 / 0), ModelError, "the monitor failed with memory 0 at .*ZeroDivisionError"),
         (Refill(1, 3, at=[]), ModelError, "at must name one or more states"),
         (Refill(1, 3, at="statoin"), UnknownName, "Did you mean 'station'"),
         (Refill(1, 3, at=[2], level=4), ArgumentError, r"level must be 0 … 3, the capacity; got 4"),
@@ -147,9 +147,9 @@ def test_verdicts_have_names():
     assert [repr(FORBIDDEN), repr(ENDED)] == ["FORBIDDEN", "ENDED"]
 
 
-def test_places_that_are_never_reached_cannot_be_forbidden():
+def test_locations_without_an_edge_cannot_be_forbidden():
     for wrong in ("tarp", ["tarp"], iter(["tarp"])):
-        with pytest.raises(UnknownName, match="unknown forbidden place 'tarp'"):
+        with pytest.raises(UnknownName, match="unknown forbidden location 'tarp'"):
             Automaton({("no", "a"): "trap"}, start="no", forbidden=wrong)
     assert Automaton({("no", "a"): "trap"}, start="no", forbidden="trap").forbidden == {"trap"}
 
@@ -164,10 +164,10 @@ def test_a_pair_is_a_memory_and_a_damage(field):
 @pytest.mark.parametrize("start", [(0, 0), (), (0, 0, 0)])
 def test_a_bare_pair_is_refused_where_the_start_is_a_tuple(field, start):
     def misread(memory, state, action, *_):
-        memory = tuple(memory)  # a number, were the pair taken for (memory, damage)
+        memory = tuple(memory)  # fails if the pair was read as (memory, damage)
         return (None if state else 1, 0)
 
-    with pytest.raises(ModelError, match=r"must be a tuple, as the start is; got \(1, 0\) at .* as \(\(1, 0\), None\)"):
+    with pytest.raises(ModelError, match=r"must be a tuple, like the start; got \(1, 0\) at .* as \(\(1, 0\), None\)"):
         product(field, Monitor(start, misread))
     with pytest.raises(ModelError, match=r"got \(None, 0\) at state 0"):
         product(field, Monitor(start, lambda *_: (None, 0)))
@@ -177,7 +177,7 @@ def test_a_bare_pair_is_refused_where_the_start_is_a_tuple(field, start):
     assert (4, 5, 6) in product(field, Monitor(start, lambda *_: (4, 5, 6))).origin.parts.memories
 
 
-def test_what_each_monitor_says_at_its_limits():
+def test_each_monitor_at_its_limits():
     spending, tank = SecondBudget(0, 5), Refill(1, 4, at=[0])
     assert [spending.read(2, cost) for cost in (0, 1, 2, 3)] == [2, 1, 0, FORBIDDEN]
     assert [tank.read(2, (cost, 0)) for cost in (0, 1, 2, 3)] == [2, 1, 0, FORBIDDEN]
@@ -198,7 +198,7 @@ def test_what_each_monitor_says_at_its_limits():
 
 
 def test_a_product_state_by_state():
-    """Two steps that hurt, of which the monitor counts one; the third must never happen."""
+    """Two steps with damage, of which the monitor counts one; the third must never happen."""
     rows = [(0, 0, 0, 0.5, 1, 2), (0, 0, 1, 0.5, 3, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[1], labels={"home": [1]})
     model = product(
@@ -217,37 +217,37 @@ def test_a_product_state_by_state():
 
 def test_limits_of_products_are_exact(field, monkeypatch):
     model = product(field, Steps(3))
-    assert product(field, Steps(3), max_states=model.num_states - 1) == model  # the end of counting is not a pair
+    assert product(field, Steps(3), max_states=model.num_states - 1) == model  # the state "ended" does not count
     with pytest.raises(
-        LimitReached, match=rf"max_states = {model.num_states - 2} states; one of the last is state \d with 1"
+        LimitReached, match=rf"max_states = {model.num_states - 2} states; one of the last is state \d with memory 1"
     ):
         product(field, Steps(3), max_states=model.num_states - 2)
     monkeypatch.setattr("almostsure.model.products.MAX_MEMORIES", 3)
     assert product(field, Steps(3)) == model
     with pytest.raises(
-        LimitReached, match=r"^the monitor remembers more than 3 different things, such as 1\. Does it grow"
+        LimitReached, match=r"^a monitor must have at most 3 memories; got more, such as 1\. If they grow"
     ):
         product(field, Steps(4))
 
 
-def test_as_many_states_as_of_a_function_unless_told_otherwise():
+def test_the_default_limit_is_that_of_from_function():
     limits = [inspect.signature(make).parameters["max_states"].default for make in (product, from_function)]
     assert limits == [5_000_000] * 2
 
 
-def test_what_is_remembered_again_is_counted_once(monkeypatch):
+def test_equal_memories_are_counted_once(monkeypatch):
     monkeypatch.setattr("almostsure.model.products.MAX_MEMORIES", 3)
     noisy = SecondBudget(lambda s, a, *_: int(a == 2), 2)
     assert len(set(product("quicksand", noisy).origin.parts.memories) - {None}) <= 3
 
 
 @pytest.mark.parametrize("damage", [0, 255, np.int64(7)])
-def test_damages_that_a_monitor_may_say(field, damage):
+def test_damages_that_a_monitor_may_return(field, damage):
     assert product(field, Monitor(0, lambda memory, *_: (memory, damage))).max_damage == damage
 
 
 @pytest.mark.parametrize("damage", [-1, 256, True, 1.0])
-def test_damages_that_a_monitor_must_not_say(field, damage):
+def test_damages_that_a_monitor_must_not_return(field, damage):
     with pytest.raises(ModelError, match=rf"is \(memory, damage\), damage 0 … 255; got \(0, {damage}\)\. Return"):
         product(field, Monitor(0, lambda memory, *_: (memory, damage)))
 
@@ -266,7 +266,7 @@ def test_amounts_name_the_first_and_count_the_others(field):
         product(field, SecondBudget(large, 3))
 
 
-def test_a_monitor_whose_return_was_forgotten_is_refused():
+def test_a_monitor_without_return_is_refused():
     def step(memory, state, action, next_state, damage, labels):
         if damage:
             return FORBIDDEN
@@ -275,4 +275,4 @@ def test_a_monitor_whose_return_was_forgotten_is_refused():
         ModelError, match=r"it returned None at state 11, action \d, next state \d+\. Is a return missing"
     ):
         product("quicksand", Monitor(start=0, step=step))
-    product("quicksand", Monitor(start=None, step=step))  # None is what it remembers
+    product("quicksand", Monitor(start=None, step=step))  # None is the memory

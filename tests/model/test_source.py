@@ -1,4 +1,4 @@
-"""One way to name a model, with the options that some models need."""
+"""The ways to name a model, and their options."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_examples_take_their_parameters():
         as_model("paper", constants="slip=0.1")
 
 
-def test_maps_take_theirs(tmp_path):
+def test_maps_take_their_parameters(tmp_path):
     (tmp_path / "walk.map").write_text("S.~\n..G")
     made = as_model(tmp_path / "walk.map", constants="slip=0.1,slip_model=side,step_reward=-1")
     assert made == from_map("S.~\n..G", slip=0.1, slip_model="side", step_reward=-1)
@@ -53,14 +53,14 @@ def test_environments():
         as_model("gym:FrozenLake-v1", constants="colour=red")
 
 
-def test_options_that_say_nothing_are_refused(tmp_path):
+def test_options_without_effect_are_refused(tmp_path):
     mdp = example("corridor")
     mdp.save(tmp_path / "corridor.umb")
     (tmp_path / "map.txt").write_text("SG")
     for model, options, message in (
         ("paper", {"damage": "x"}, "damage= must be left out: the example 'paper' has its own"),
-        (mdp, {"reward": "x", "cost": "y"}, "reward=, cost= must be left out: a model in memory has its own"),
-        (mdp, {"constants": "a=1"}, "constants= must be left out: a model in memory"),
+        (mdp, {"reward": "x", "cost": "y"}, "reward=, cost= must be left out: the model is not a file"),
+        (mdp, {"constants": "a=1"}, "constants= must be left out: the model is not a file"),
         (tmp_path / "map.txt", {"damage": "x"}, "damage= must be left out: the characters of the map"),
         (tmp_path / "corridor.umb", {"constants": "a=1"}, "constants= must be left out: .* is a built model"),
         (tmp_path / "corridor.umb", {"damage": "x"}, "a saved model has its own damage and reward"),
@@ -82,7 +82,7 @@ def test_files_of_storm(tmp_path):
         as_model(tmp_path / "walk.prism")
 
 
-def test_files_of_no_known_kind(tmp_path):
+def test_unknown_kinds_of_files(tmp_path):
     (tmp_path / "notes.odt").write_text("")
     with pytest.raises(UnknownName, match=r"unknown kind of file .*notes.odt.* ends in one of \.umb"):
         as_model(tmp_path / "notes.odt")

@@ -1,4 +1,4 @@
-"""States and actions without outcomes: who may be observed, what ends, what is unknown."""
+"""States and actions without outcomes: observed states, the end and the unknown."""
 
 import copy
 import pickle
@@ -39,7 +39,7 @@ def test_the_choices_of_many_states_and_actions():
     assert space.find_choices(states[:0], actions[:0]).size == 0
 
 
-def test_what_belongs_to_choices_as_a_table():
+def test_values_of_choices_as_a_table():
     space = Space.from_actions(2, [[1], [2, 0]])
     assert space.by_action(np.array([5, 6, 7]), -1).tolist() == [[-1, 5, -1], [6, -1, 7]]
     layers = space.by_action(np.array([[True, False, True], [False, True, False]]), False)
@@ -62,7 +62,7 @@ def test_end_and_unknown_come_last_in_this_order():
         Space.from_actions(3, 2).with_unknown().with_end()
 
 
-def test_names_and_layout_grow_along():
+def test_names_and_layout_include_the_added_states():
     named = Space.from_actions(2, 1, state_names=["end", "b"], end=True).with_unknown()
     assert named.state_names == ("end", "b", "end (2)", "unknown")
     assert named.state("end") == 0
@@ -122,7 +122,7 @@ def test_messages_name_places_and_ranges():
     assert named.describe_choice(1) == "choice 1 (state 1 '1', action 'go')"
     assert (named.num_actions, named.action("stay"), named.num_choices) == (2, 1, 2)
     assert repr(named) == "<Space: 2 states, 2 choices, starts in one of 2>"
-    with pytest.raises(ModelError, match=r"the model starts in one of 2 states, not in one\. Use initial_states"):
+    with pytest.raises(ModelError, match=r"the model must have a single initial state; got 2\. Use initial_states"):
         named.initial_state  # noqa: B018
     with pytest.raises(ModelError, match=r"action_names must name every action 0 … 2; got 2 names"):
         Space.from_actions(2, [[0, 2], [1]], action_names=["go", "stay"])
@@ -153,7 +153,7 @@ def test_names_are_suggested_or_shown():
         ((1, lambda state: 1 / state), r"actions\(0\) failed: ZeroDivisionError"),
     ],
 )
-def test_what_is_no_space_is_refused(given, message):
+def test_invalid_spaces_are_refused(given, message):
     with pytest.raises(ModelError, match=message):
         Space.from_actions(*given)
 
@@ -174,8 +174,8 @@ def test_end_and_unknown_must_be_the_last_states(roles, message):
         )
 
 
-def test_something_must_be_observable():
-    with pytest.raises(ModelError, match="must have a state beside the end and the unknown"):
+def test_a_space_needs_an_observable_state():
+    with pytest.raises(ModelError, match="must have a state besides the end and the unknown"):
         Space(
             choice_ptr=np.arange(3),
             choice_action=np.zeros(2, np.int64),
@@ -259,7 +259,7 @@ def test_states_of_programs_are_found_by_their_variables(program, state):
         ("x=1, x=0, up=true, p=0.333333", r"unknown state 'x=1, x=0, up=true, p=0.333333'"),
     ],
 )
-def test_values_that_are_of_no_state_are_refused(program, state, message):
+def test_values_without_a_state_are_refused(program, state, message):
     with pytest.raises(UnknownName, match=message):
         program.state(state)
 

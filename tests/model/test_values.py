@@ -1,4 +1,4 @@
-"""Models, budgets, policies and shields are values: nothing in them can be changed or mixed up."""
+"""Models, budgets, policies and shields are immutable values with keyword-only fields."""
 
 import dataclasses
 import importlib
@@ -10,7 +10,7 @@ import almostsure
 
 ROOMS = ("model", "budget", "policy", "shield")
 BY_POSITION = {"SecondBudget", "Refill", "Steps", "Automaton", "Monitor", "_Job"}  # short, and mostly written by users
-COMPARED = BY_POSITION | {"Cell", "Example", "Step", "Explanation", "Logged"}  # those without arrays, field by field
+COMPARED = BY_POSITION | {"Cell", "Step", "Explanation", "Logged"}  # those without arrays, field by field
 
 
 def values():

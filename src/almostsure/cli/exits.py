@@ -57,7 +57,7 @@ RIGHT_WORDS = {  # options under the names that other tools use
     "--epsilon": "The probability of overspending is --risk",
 }
 DISCOUNT = "a discount below 1", "--discount below 1"  # in messages of the library, and on the command line
-PARAMETERS = ", or name those that are to stay unknown with parameters="  # an argument that no command has
+PARAMETERS = ", or list those of a parametric model in parameters="  # an argument that no command has
 PYTHON = "In Python: "  # in messages of commands: Python code follows
 OPTION = re.compile(r"\b(damage|reward|cost|goal|scale|constants)=([^=\d])")
 FINDERS = {

@@ -12,7 +12,7 @@ from almostsure.budget.certificate import show
 from almostsure.budget.minimal import INFINITE
 from almostsure.cli.output import clean, console, say
 from almostsure.model.mdp import MDP, Ints
-from almostsure.model.show.draw import NOBODY, cells
+from almostsure.model.show.draw import NO_STATE, cells
 from almostsure.policy.play import likeliest_run
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ HURTS = "~123456789"
 TALLEST = 60  # rows of a map that are drawn
 INDENT = 2
 
-Look = Callable[[int, str], tuple[str, int]]  # state (NOBODY for none) and map character → symbol and colour
+Look = Callable[[int, str], tuple[str, int]]  # state (NO_STATE for none) and map character → symbol and colour
 
 
 def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]], *, introduction: str = "", labelled: bool = False) -> bool:
@@ -104,7 +104,7 @@ def _print_beside(pictures: list[tuple[str, list[Text]]], across: int) -> None:
 
 def terrain(state: int, symbol: str) -> tuple[str, int]:
     """The look of the map itself."""
-    if state == NOBODY:
+    if state == NO_STATE:
         return symbol, ROCK
     return symbol, TRAP if symbol in "XH" else WATER if symbol in HURTS else PLAIN
 
@@ -113,7 +113,7 @@ def budgets_look(of_state: Ints) -> Look:
     """The look with the minimal budget in each cell, blue to orange."""
 
     def look(state: int, symbol: str) -> tuple[str, int]:
-        if state == NOBODY:
+        if state == NO_STATE:
             return symbol, ROCK
         needed = int(of_state[state])
         return show(needed), TRAP if needed == INFINITE else SHADES[min(needed, len(SHADES) - 1)]

@@ -1,4 +1,4 @@
-"""The Markov decision process, and the ways into and out of it."""
+"""The Markov decision process: how to build, change, load, save and draw one."""
 
 from typing import TYPE_CHECKING
 

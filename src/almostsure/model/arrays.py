@@ -1,4 +1,4 @@
-"""The arrays of a model, and what follows from them alone: their types, their identity, their terminal states."""
+"""The arrays of a model: their types, their hash, the terminal states, and operations on offsets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-CHUNK = 1 << 20  # items looked at together, so that a model of 10⁸ outcomes costs little memory
-FEW = 1 << 16  # states looked at together, so that nothing between two steps takes memory
+CHUNK = 1 << 20  # items processed at a time, so that temporary arrays stay small for a model of 10⁸ outcomes
+FEW = 1 << 16  # states processed at a time, for the same reason
 
 Ints = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float64]
@@ -21,9 +21,9 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Support:
-    """What k* depends on: which outcomes are possible, without probabilities and rewards.
+    """The part of a model that k* depends on: the possible outcomes, without probabilities and rewards.
 
-    Five bytes per outcome below 2³¹ states, beside the offsets.
+    It takes five bytes per outcome below 2³¹ states, besides the offsets.
     """
 
     choice_ptr: Ints  # [num_states + 1]
@@ -33,23 +33,23 @@ class Support:
 
     @property
     def num_states(self) -> int:
-        """How many states there are."""
+        """The number of states."""
         return self.choice_ptr.size - 1
 
     @property
     def num_choices(self) -> int:
-        """How many state–action pairs there are."""
+        """The number of choices (state–action pairs)."""
         return self.outcome_ptr.size - 1
 
     @property
     def num_outcomes(self) -> int:
-        """How many outcomes there are, over all choices."""
+        """The number of outcomes, over all choices."""
         return self.successor.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Arrays(Support):
-    """The whole content of a model, as read-only arrays."""
+    """All arrays of a model, read-only."""
 
     choice_action: Ints  # [num_choices]
     probability: Floats  # [num_outcomes]
@@ -57,7 +57,7 @@ class Arrays(Support):
 
     @property
     def nbytes(self) -> int:
-        """Memory of all arrays together, in bytes."""
+        """The memory of all arrays, in bytes."""
         return sum(getattr(self, name).nbytes for name in ARRAY_NAMES)
 
 
@@ -65,7 +65,7 @@ ARRAY_NAMES = ("choice_ptr", "choice_action", "outcome_ptr", "successor", "proba
 
 
 def index_dtype(count: int) -> type[np.int32] | type[np.int64]:
-    """The narrowest of int32 and int64 that can index ``count`` things."""
+    """The narrower of int32 and int64 that can index ``count`` items."""
     return np.int32 if count < 2**31 else np.int64
 
 
@@ -75,7 +75,7 @@ def action_dtype(count: int) -> type[np.integer[Any]]:
 
 
 def digest(kind: str, arrays: Mapping[str, npt.NDArray[Any]], rest: bytes) -> str:
-    """SHA-256 of some of a model's arrays and the rest, the same whatever integer widths the arrays have."""
+    """SHA-256 of arrays of a model and of ``rest``.  It does not depend on the integer types of the arrays."""
     result = hashlib.sha256(f"almostsure {kind} 1\n".encode())
     for name, array in arrays.items():
         result.update(f"{name} {array.size}\n".encode())
@@ -98,12 +98,12 @@ def _hashed_width(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> npt.DTyp
 
 
 def terminal_states(arrays: Arrays) -> Bools:
-    """Which states are terminal: every outcome is a damage-free, reward-free self-loop, [num_states]."""
+    """A mask of the terminal states, whose outcomes are all self-loops without damage and reward, [num_states]."""
     result = np.ones(arrays.num_states, np.bool_)
     for at in range(0, arrays.num_states, FEW):
         ptr = arrays.outcome_ptr[arrays.choice_ptr[at : at + FEW + 1]]
         here = np.arange(at, at + ptr.size - 1)
-        for edge in (ptr[:-1], ptr[1:] - 1):  # cheap: most states leave at their first outcome or at their last
+        for edge in (ptr[:-1], ptr[1:] - 1):  # rules out most states: their first or last outcome leaves
             result[at : at + FEW] &= arrays.successor[edge] == here
     states = np.flatnonzero(result)
     if states.size:
@@ -115,40 +115,40 @@ def terminal_states(arrays: Arrays) -> Bools:
 
 
 def frozen(array: Array) -> Array:
-    """The array itself, read-only from now on."""
+    """The array itself, made read-only."""
     array.flags.writeable = False
     return array
 
 
 def ascending(values: Ints) -> Ints:
-    """The numbers that occur, ascending: ``np.unique`` by sorting, which is many times faster than by hashing."""
+    """The distinct values, ascending: like ``np.unique``, but by sorting, which is much faster than hashing."""
     ordered = np.sort(values)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
 
 
 def offsets(owners: Ints, count: int) -> Ints:
-    """Where the items of each of ``count`` owners begin, once they are in the order of their owners, [count + 1]."""
+    """Offsets of the items of each of ``count`` owners, with items sorted by owner, [count + 1]."""
     return np.append(0, np.cumsum(np.bincount(owners, minlength=count), dtype=np.int64))
 
 
 def owners(ptr: Ints) -> Ints:
-    """The owner of each item, whose items are ``ptr[i] … ptr[i + 1] − 1``."""
+    """The owner of each item; owner i has the items ``ptr[i] … ptr[i + 1] − 1``."""
     return np.repeat(np.arange(ptr.size - 1, dtype=index_dtype(ptr.size - 1)), np.diff(ptr))
 
 
 def ptr_of(lengths: npt.ArrayLike) -> Ints:
-    """Where pieces of these lengths begin, one behind the other, and where the last one ends, [pieces + 1]."""
+    """Offsets of consecutive pieces of these lengths, [pieces + 1]."""
     ends = np.cumsum(lengths, dtype=np.int64)
     return np.append(0, ends).astype(index_dtype(int(ends[-1] if ends.size else 0) + 1))
 
 
 def grouped(owners: Ints, count: int) -> tuple[Ints, Ints]:
-    """Where the items of each owner begin, and the items in the order of their owners: what leads to each state."""
+    """Offsets of the items of each owner, and the items sorted by owner, such as the predecessors of each state."""
     return offsets(owners, count), np.argsort(owners, kind="stable")
 
 
 def spans(ptr: Ints, owners: Ints) -> tuple[Ints, Ints]:
-    """All items of the given owners, ``ptr[i] … ptr[i + 1] − 1`` for each, and the position of their owner."""
+    """All items ``ptr[i] … ptr[i + 1] − 1`` of the given owners, and for each item the position of its owner."""
     begin = ptr[owners].astype(np.int64)
     lengths = ptr[owners + 1] - begin
     position = np.repeat(np.arange(lengths.size), lengths)

@@ -1,4 +1,4 @@
-"""The same model with another damage or another reward: "what if", in one line."""
+"""Replacing the damage or the reward of a model."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def with_reward(mdp: MDP, reward: Given) -> MDP:
 
 def _rebuilt(mdp: MDP, *, damage: npt.NDArray[Any], reward: Floats, unit: Fraction) -> MDP:
     columns = mdp.columns()
-    counts = ~mdp.is_terminal()[columns.state]  # nothing happens in terminal states
-    trap = traps(mdp.labels, mdp.num_states, mdp.unknown)[columns.state]
-    hurts = np.where(trap, mdp.damage, np.where(counts, damage, 0))  # what is forbidden or unknown stays so
+    terminal = mdp.is_terminal()[columns.state]  # terminal states stay terminal
+    trap = traps(mdp.labels, mdp.num_states, mdp.unknown)[columns.state]  # these keep their damage
+    damage = np.where(trap, mdp.damage, np.where(terminal, 0, damage))
     return build(
-        columns._replace(reward=np.where(counts, reward, 0.0), damage=hurts),
+        columns._replace(reward=np.where(terminal, 0.0, reward), damage=damage),
         num_states=mdp.num_states,
         initial=mdp.starts,
         **mdp.naming(),
-        origin=mdp.origin.of_changed(scale=unit, parts=None),
+        origin=mdp.origin.derived(scale=unit, parts=None),
     )
 
 
 def per_outcome(mdp: MDP, given: Any, what: str) -> Floats:
-    """One number per outcome, from whatever the user gave, [num_outcomes]."""
+    """One number per outcome, [num_outcomes], from any form that users may give."""
     if isinstance(given, str):
         given = {given: 1}
     if isinstance(given, Mapping) and not given:

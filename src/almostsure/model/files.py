@@ -1,8 +1,8 @@
-"""``load`` and ``save`` of models: which file is read and written how, by its ending.
+"""``load`` and ``save`` of models; the ending of the name selects the format.
 
-A UMB file is read, validated and compared with its checksum (the seal of :mod:`almostsure.model.umb.archive`) and the
-fingerprint stored in it when it is loaded; the model keeps no hold on it, and no part of it is mapped.  Files of our
-own hold their outcomes in canonical order; those of other programs are sorted.
+Loading a UMB file validates it and compares it with its checksum (the seal of :mod:`almostsure.model.umb.archive`) and
+its fingerprint.  The arrays are copied, not memory-mapped.  Files of almostsure have their outcomes in canonical order;
+those of other programs are sorted.
 """
 
 from __future__ import annotations
@@ -24,35 +24,36 @@ WRITTEN = (".umb", ".drn")  # endings of models that can be written
 
 
 def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
-    """Write a model to a UMB or DRN file, atomically: after a failure the old file is untouched.
+    """Write a model to a UMB or DRN file, atomically: if writing fails, the old file stays as it was.
 
     Parameters
     ----------
     mdp
         The model.
     path
-        Where to write; the name ends in ``.umb``, or in ``.drn`` for Storm's text format, which keeps damage, reward,
-        labels and reward structures (see :mod:`almostsure.model.storm.drn`), but no names of states.
+        The file; its name ends in ``.umb``, or in ``.drn`` for Storm's text format, which has damage, reward, labels
+        and reward structures (see :mod:`almostsure.model.storm.drn`), but no names of states.
     relay
         Storm refuses a choice with two outcomes that have the same successor but different rewards or damages.
-        With ``relay``, all but the first of them pass through relay states: damage and reward are taken on the
-        way into the relay, and one more step without either leads on to the successor.  The relays are appended
-        after the model's states and carry the atomic proposition ``relay``; loading the file gives the model
-        *with* its relays.  Budgets and returns of the other states are the same, numbers of steps are not.
-        Where no reward is positive, the file also has the reward ``cost``, their opposite, for Storm to minimise.
+        With ``relay``, all but the first of them pass through relay states: damage and reward are on the step into
+        the relay, and one more step without either leads to the successor.  The relays are appended after the
+        model's states and have the atomic proposition ``relay``; loading the file returns the model *with* its
+        relays.  Budgets and returns of the other states stay the same, numbers of steps do not.
+        If no reward is positive, the file also has the negated reward as ``cost``, for Storm to minimise.
 
     See Also
     --------
-    load : The way back.
+    load : Loads the file.
     """
     _check_written(path)
-    if relay or os.fspath(path).lower().endswith(WRITTEN[1]):
+    is_drn = os.fspath(path).lower().endswith(".drn")
+    if relay or is_drn:
         mdp.require_probabilities("a model for Storm")
-    if os.fspath(path).lower().endswith(WRITTEN[1]):
-        with atomic_write(path) as file:
-            write_drn(mdp, file)
+    if not is_drn:
+        write_umb(mdp, path, relay=relay)
         return
-    write_umb(mdp, path, relay=relay)
+    with atomic_write(path) as file:
+        write_drn(mdp, file)
 
 
 @names_right_word
@@ -67,27 +68,27 @@ def load(
 ) -> MDP:
     """Load a model from a UMB file.
 
-    A file written by :func:`save` comes back exactly, with names, labels, layout, end and unknown.  Any other Markov
-    chain or decision process in UMB is read too.  Its rewards count as in PRISM: a state's on every step out of it, a
-    choice's or branch's on that step.  Valuations become names of states, choices without an action are named
-    ``choice 0``, ``choice 1``, …, states without choices become terminal, and several initial states are taken as
+    A file written by :func:`save` is restored exactly, with names, labels, layout, end and unknown.  Any other Markov
+    chain or decision process in UMB is read too.  Its rewards count as in PRISM: state rewards on every step out of the
+    state, rewards of choices and branches on that step.  Valuations become names of states, choices without an action
+    are named ``choice 0``, ``choice 1``, …, states without choices become terminal, and several initial states are
     equally likely.
 
     Parameters
     ----------
     path
-        The file, plain or compressed by gzip or xz.  The other parameters are for files of other programs.
+        The file, perhaps compressed by gzip or xz.  The other parameters are for files of other programs.
     damage
-        The reward structure that counts as damage.  Where there is none of that name, it may also name a label (each
-        step that ends in a labelled state hurts once) or an action (each step by it hurts once); ``label:name``,
-        ``reward:name`` and ``action:name`` make clear which is meant.  ``enters:name`` counts the steps into labelled
-        states from others only.
+        The reward structure that counts as damage.  If there is none of that name, the name of a label (each step that
+        ends in a state with it does damage 1) or of an action (each step by it does damage 1); ``label:name``,
+        ``reward:name`` and ``action:name`` are unambiguous.  ``enters:name`` only counts the steps into states with the
+        label from states without it.
     reward, cost
-        The reward structure that policies maximise (None for none; without one called ``reward``, and unless you ask
-        for another, all rewards are 0), and one that they keep small: it is subtracted.  ``steps`` costs 1 per step,
-        and a label 1 per step that ends there: ``reward="goal", goal="goal"`` is the probability of reaching it.
+        The reward structure that policies maximise, and one that is subtracted from it.  By default the one called
+        ``reward``; if there is none, or with None, all rewards are 0.  ``steps`` is 1 per step, and a label is 1 per
+        step that ends in a state with it: ``reward="goal", goal="goal"`` is the probability of reaching it.
     goal, scale
-        A label: where it holds, the run ends; and the unit of damage, see :func:`almostsure.from_prism`.
+        The label of the states that end a run, and the unit of damage: see :func:`almostsure.from_prism`.
 
     Raises
     ------
@@ -114,8 +115,8 @@ def _loaded(path: Path, roles: Roles) -> MDP:
     parameters = parameters_of(umb)
     if parameters is not None:
         if roles != Roles("damage", "reward"):
-            leave = "Leave out damage=, reward=, cost=, goal= and scale=."
-            raise ModelError(f"{umb.shown}: a saved model has its own damage and reward. {leave}")
+            remedy = "Leave out damage=, reward=, cost=, goal= and scale=."
+            raise ModelError(f"{umb.shown}: a saved model has its own damage and reward. {remedy}")
         return read_own(umb, parameters)
     if roles.reward == "reward" and "reward" not in umb.names("reward"):
         roles = roles._replace(reward=None)
@@ -125,11 +126,11 @@ def _loaded(path: Path, roles: Roles) -> MDP:
 
 
 def _check_ending(path: Path) -> None:
-    """Send files of other kinds to their readers; everything else may be a UMB file, whatever its name."""
+    """Refuse files of other kinds, and name their reader; any other file may be a UMB file."""
     name = file_name(path).lower()
     if name.endswith(STORM):
         raise FileError(
-            f"{os.fspath(path)} must be read with from_prism(path, damage=…), as it does not say what damage is.",
+            f"{os.fspath(path)} must be read with from_prism(path, damage=…), as it does not define damage.",
             path=path,
         )
     if name.endswith(MAPS):
@@ -140,7 +141,7 @@ def _check_ending(path: Path) -> None:
 
 
 def _check_written(path: Path) -> None:
-    """Keep a model from taking the place of a program, a map, a policy, or whatever else has another ending."""
+    """Refuse other endings, so that a model does not overwrite a program, a map or a policy."""
     if os.path.splitext(file_name(path))[1].lower() not in (*WRITTEN, ""):
         raise FileError(
             f"cannot write {os.fspath(path)!r}: the name of a written model ends in {' or '.join(WRITTEN)}.",

@@ -1,7 +1,7 @@
 """Labels: named sets of states, such as those in which something has failed or a goal is reached.
 
-A label is given as one truth value per state or as the states that carry it, and kept as the former.  Labels are no
-part of a model's identity: its minimal budgets and policies do not depend on them.
+A label is given as one truth value per state or as a list of states, and stored as truth values.  Labels are not part
+of a model's fingerprint: its minimal budgets and policies do not depend on them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from almostsure.model.arrays import Bools, frozen
 
 Labels = Mapping[str, npt.ArrayLike]
 
-TRAP = "forbidden"  # the label of the state to which a product leads what must never happen
+TRAP = "forbidden"  # the label of the state that forbidden steps of a product lead to
 
 
 def read_labels(labels: Labels | None, num_states: int, find: Callable[[Any], int]) -> Mapping[str, Bools]:
-    """Each label as a read-only array of one truth value per state; ``find`` turns an index or a name into a state."""
+    """Each label as a read-only array of one truth value per state; ``find`` looks up a state by index or name."""
     found: dict[str, Bools] = {}
     for name, states in mapping("labels", labels, "names to states").items():
         if not isinstance(name, str) or not name:
@@ -52,7 +52,7 @@ def _holds(name: str, states: npt.ArrayLike, num_states: int, find: Callable[[An
 
 
 def traps(labels: Mapping[str, Bools], num_states: int, unknown: int | None) -> Bools:
-    """Which states hurt for ever, whatever counts as damage: what is forbidden, and the unknown, [num_states]."""
+    """A mask of the forbidden state and the unknown state, whose self-loops always do damage, [num_states]."""
     result = labels.get(TRAP, np.zeros(num_states, np.bool_)).copy()
     if unknown is not None:
         result[unknown] = True
@@ -60,5 +60,5 @@ def traps(labels: Mapping[str, Bools], num_states: int, unknown: int | None) -> 
 
 
 def with_more_states(labels: Mapping[str, Bools], count: int) -> dict[str, Bools]:
-    """The labels of a model that has ``count`` more states at its end, which carry none."""
+    """The labels after ``count`` states without labels are appended to the model."""
     return {name: np.append(states, np.zeros(count, np.bool_)) for name, states in labels.items()}

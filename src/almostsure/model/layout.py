@@ -1,4 +1,4 @@
-"""Where the states of a model stand in a drawing."""
+"""The positions of the states of a model in a drawing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layout:
-    """A grid of ``rows`` × ``columns`` cells in which some states have a place.
+    """A grid of ``rows`` × ``columns`` cells that states are drawn in.
 
-    ``cell[s]`` is ``row * columns + column`` of state ``s``, or −1 where a state is not drawn.
-    ``text`` is the map itself, one string per row, one character per cell, as it is shown to people.
+    ``cell[s]`` is ``row * columns + column`` of state ``s``, or −1 if the state is not drawn.
+    ``text`` is the map as it is displayed: one string per row, one character per cell.
 
     Examples
     --------
@@ -29,7 +29,7 @@ class Layout:
     text: tuple[str, ...]  # [rows] of length columns
 
     def with_more_states(self, count: int) -> Layout:
-        """The layout of a model that has ``count`` more states at its end, which are not drawn."""
+        """The layout after ``count`` states that are not drawn are appended to the model."""
         return replace(self, cell=np.append(self.cell, np.full(count, -1, self.cell.dtype)))
 
     def place(self, state: int) -> tuple[int, int] | None:

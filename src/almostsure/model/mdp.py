@@ -1,15 +1,14 @@
-"""The Markov decision process with damage: one sparse, read-only form that every algorithm reads.
+"""The Markov decision process with damage, in the sparse, read-only form that all algorithms use.
 
 States own *choices* (state–action pairs), choices own *outcomes* ``(successor, probability, reward, damage)``.
-Both levels are stored as offsets into flat arrays, so that states may have different action sets and a choice
-may reach the same successor with several rewards and damages::
+Both levels are stored as offsets into flat arrays, so states may have different action sets, and a choice may reach
+the same successor with several rewards and damages::
 
     choices of state s    choice_ptr[s] … choice_ptr[s+1] − 1        each with its action id
-    outcomes of choice c  outcome_ptr[c] … outcome_ptr[c+1] − 1      each with its four numbers
+    outcomes of choice c  outcome_ptr[c] … outcome_ptr[c+1] − 1      each with its four values
 
-Choices are ordered by (state, action), outcomes by (successor, damage, reward), so equal content gives equal
-arrays and an equal fingerprint.  A *terminal* state is one whose every outcome is a damage-free, reward-free
-self-loop; nothing ever happens there.
+Choices are ordered by (state, action), outcomes by (successor, damage, reward), so equal content has equal arrays and
+an equal fingerprint.  A state is *terminal* if all its outcomes are self-loops without damage and reward.
 
 A model takes 21 bytes per outcome, 5 per choice and 4 per state below 2³¹ outcomes and 256 actions: 23 bytes per
 outcome with three outcomes per choice and four choices per state.
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """What one choice may lead to.
+    """One outcome of a choice.
 
     Examples
     --------
@@ -61,7 +60,7 @@ class Outcome(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """All outcomes of a model, as ``from_transitions`` takes them; each [num_outcomes]."""
+    """All outcomes of a model, as the arguments of ``from_transitions``; each [num_outcomes]."""
 
     state: Ints
     action: Ints
@@ -76,25 +75,25 @@ class MDP(Space):
     """A finite Markov decision process whose outcomes carry a reward and a damage 0 … 255.
 
     Build one with :func:`almostsure.from_transitions` or another ``from_…`` function, or load one with
-    :func:`almostsure.load`.  It is immutable; its arrays are read-only.  States, actions, names, the start and the
-    ways to look them up are those of :class:`almostsure.model.space.Space`.
+    :func:`almostsure.load`.  It is immutable; its arrays are read-only.  States, actions, names, the initial
+    distribution and lookups are inherited from :class:`almostsure.model.space.Space`.
 
     Parameters
     ----------
     arrays
-        The content.
+        The arrays of choices and outcomes.
     initial
-        The start: states and their probabilities.
+        The initial states and their probabilities.
     state_names, action_names
-        Names by state and by action id; they appear in every message.
+        Names by state and by action id, used in all messages.
     layout
-        Where the states stand in a drawing.
+        The positions of the states in a drawing.
     labels
         Named sets of states, each as one truth value per state or as a list of states.
     origin
-        What a file of another program says beside damage and reward.
+        What the file of another program says besides damage and reward, and how the model was found.
     end, unknown, encode
-        What a learned model has beside the states that can be observed, and how observations become states: see
+        The states of a learned model that cannot be observed, and a function from observations to states: see
         :class:`almostsure.model.space.Space`.
 
     Examples
@@ -129,15 +128,15 @@ class MDP(Space):
             getattr(arrays, name).flags.writeable = False
 
     def _check_roles(self) -> None:
-        """The end does nothing; the unknown leads to itself, and hurts."""
-        for state, hurts in ((self.end, False), (self.unknown, True)):
+        """Check that the end is terminal, and that the unknown leads to itself with damage."""
+        for state, does_damage in ((self.end, False), (self.unknown, True)):
             if state is None:
                 continue
             first, last = int(self.choice_ptr[state]), int(self.choice_ptr[state + 1])
             where = slice(int(self.outcome_ptr[first]), int(self.outcome_ptr[last]))
-            stays = (self.successor[where] == state).all() and ((self.damage[where] > 0) == hurts).all()
-            if not stays or (not hurts and self.reward[where].any()):
-                rule = "damage" if hurts else "neither reward nor damage"
+            stays = (self.successor[where] == state).all() and ((self.damage[where] > 0) == does_damage).all()
+            if not stays or (not does_damage and self.reward[where].any()):
+                rule = "damage" if does_damage else "neither reward nor damage"
                 raise ModelError(f"{self.describe_state(state)} must lead to itself with {rule}", state=state)
 
     # ------------------------------------------------------------------ content
@@ -148,12 +147,12 @@ class MDP(Space):
 
     @property
     def num_outcomes(self) -> int:
-        """How many outcomes there are, over all choices."""
+        """The number of outcomes, over all choices."""
         return self.successor.size
 
     @property
     def max_damage(self) -> int:
-        """The largest damage of any outcome."""
+        """The largest damage of an outcome."""
         return int(self.damage.max())
 
     @property
@@ -183,7 +182,7 @@ class MDP(Space):
 
     @property
     def support(self) -> Support:
-        """Successors and damages alone: all that k* depends on.  Shares the model's memory."""
+        """Successors and damages, all that k* depends on.  Shares the model's memory."""
         a = self.arrays
         return Support(choice_ptr=a.choice_ptr, outcome_ptr=a.outcome_ptr, successor=a.successor, damage=a.damage)
 
@@ -192,7 +191,7 @@ class MDP(Space):
         """Memory of the model's arrays in bytes."""
         return self.arrays.nbytes
 
-    # ------------------------------------------------------------------ derived, computed when asked for
+    # ------------------------------------------------------------------ derived, computed on call
 
     def outcome_choices(self) -> Ints:
         """The choice of each outcome, [num_outcomes]."""
@@ -205,26 +204,26 @@ class MDP(Space):
         return Columns(state, action, a.successor, a.probability, a.reward, a.damage)
 
     def show_damage(self, damage: int) -> str:
-        """A damage or budget as messages show it: where a file's damage was scaled, in the unit of the file too."""
+        """A damage or budget as messages show it: if the file's damage was scaled, also in the unit of the file."""
         if self.origin.scale == 1:
             return str(damage)
         return f"{damage} (in the unit of the file: {self.origin.in_its_unit(damage)})"
 
     def require_probabilities(self, what: str) -> None:
-        """Refuse ``what`` where only the possible outcomes are known, and not how probable they are."""
+        """Refuse ``what`` if only the possible outcomes are known, not their probabilities."""
         if self.origin.uncertain is not None:
-            same = "upper bounds and sound" if self.origin.is_bound else "the same for all of them"
+            hold = "are upper bounds and sound" if self.origin.is_bound else "do not depend on them"
             raise ModelError(
                 f"{what} needs the probabilities of the model, which are not known: {self.origin.uncertain}. "
-                f"Minimal budgets, shields and certificates are {same}; for anything else, give numbers."
+                f"Minimal budgets, shields and certificates {hold}; for anything else, give numbers."
             )
 
     def is_terminal(self) -> Bools:
-        """Which states are terminal: every outcome is a damage-free, reward-free self-loop, [num_states]."""
+        """A mask of the terminal states, [num_states]."""
         return terminal_states(self.arrays)
 
     def outcomes(self, state: int | str, action: int | str) -> list[Outcome]:
-        """What may happen when ``action`` is taken at ``state``."""
+        """The possible outcomes of ``action`` at ``state``."""
         c = self.choice(state, action)
         where = slice(int(self.outcome_ptr[c]), int(self.outcome_ptr[c + 1]))
         a = self.arrays
@@ -242,21 +241,21 @@ class MDP(Space):
         return {"arrays": self.arrays, "origin": self.origin, **fields}
 
     def with_origin(self, origin: Origin) -> MDP:
-        """The same model, said to come from elsewhere."""
+        """The same model with another origin."""
         return MDP(**{**self._fields(), "origin": origin})
 
     def with_damage(self, damage: Any, *, scale: Any = None) -> MDP:
-        """The same model with another damage: "what if", in one line.  What it brought along from a file stays with it.
+        """The same model with another damage.  Variables, labels and reward structures from a file are kept.
 
         Parameters
         ----------
         damage
-            A label (entering a state that carries it hurts by 1), a mapping from labels to damages, one number per
+            A label (entering a state with it does damage 1), a mapping from labels to damages, one number per
             outcome of the model or one for all, or a function ``damage(state, action, next_state, reward,
             terminated)``.
         scale
             The unit, for damage that is fractional or above 255: a damage d counts as ⌈d / scale⌉, computed exactly.
-            That is never too little, and less than one unit too much per step.
+            This is never too small, and less than one unit too large per step.
 
         Examples
         --------
@@ -271,7 +270,7 @@ class MDP(Space):
         return with_damage(self, damage, scale)
 
     def with_reward(self, reward: Any) -> MDP:
-        """The same model with another reward, given as the damage of :meth:`with_damage` is; any finite numbers."""
+        """The same model with another reward, any finite numbers, in the forms that :meth:`with_damage` accepts."""
         from almostsure.model.change import with_reward
 
         return with_reward(self, reward)
@@ -279,16 +278,16 @@ class MDP(Space):
     def save(self, path: str | PathLike[str], *, relay: bool = False) -> None:
         """Write the model to a UMB file (``.umb``) or a DRN file (``.drn``), atomically.  See :func:`almostsure.load`.
 
-        A name without an ending is that of a UMB file; other endings are refused.
+        A name without an ending means a UMB file; other endings are refused.
 
         With ``relay``, outcomes that Storm cannot tell apart (same choice, same successor, different reward
-        or damage) pass through extra relay states, so that Storm reads the file too.
+        or damage) pass through additional relay states, so that Storm can read the file.
         """
         from almostsure.model.files import save
 
         save(self, path, relay=relay)
 
-    # ------------------------------------------------------------------ for people
+    # ------------------------------------------------------------------ display
 
     def __repr__(self) -> str:
         return (
@@ -302,13 +301,13 @@ class MDP(Space):
         return model_card(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the map on Matplotlib axes, by default on new ones; they are returned."""
+        """Draw the map on Matplotlib axes, by default new ones, and return them."""
         from almostsure.model.show.plot import plot_map
 
         return plot_map(self, ax)
 
     def summary(self) -> str:
-        """A few lines about the model: its size, damage, rewards, terminal states, start and memory."""
+        """A description in a few lines: size, damage, rewards, terminal states, start and memory."""
         from almostsure.model.show.describe import summary
 
         return summary(self)

@@ -1,21 +1,21 @@
-"""Monitors: memory for models.  ``product(mdp, monitor)`` is the model whose states carry what a monitor remembers.
+"""Monitors: memory for models.  ``product(mdp, monitor)`` adds the memory of a monitor to the states.
 
-Much that seems to need another kind of model needs memory only: a second budget, a tank that is refilled, "never B
-before A", a number of steps.  A *monitor* has a start and a function
+Many problems that seem to need another kind of model only need memory: a second budget, a tank that is refilled, "never
+B before A", a number of steps.  A *monitor* has a start and a function
 
     step(memory, state, action, next_state, damage, labels) → memory
                                                             → (memory, another damage)
                                                             → FORBIDDEN   the step must never happen
-                                                            → ENDED       nothing counts any more
+                                                            → ENDED       from now on nothing counts
 
-States and actions are indices, ``labels`` is the frozenset of the labels that the next state carries, and memory is any
-hashable value; a pair is always (memory, damage), so that a memory which is a pair is returned as ``((a, b), None)``,
-where None leaves the damage as it was; where the start is a tuple, any other pair is refused.  The product has a state
-for each reachable pair (state, memory), named ``"state | memory"``; everything that works on models works on it.  A
-forbidden step leads to a state, labelled ``forbidden``, that hurts for ever: no finite budget suffices for it, so no
-shield ever allows it.  What is forbidden or unknown in the model itself stays so.
+States and actions are indices, ``labels`` is the frozenset of the labels of the next state, and the memory is any
+hashable value.  A pair always means (memory, damage).  So a memory that is a pair is returned as ``((a, b), None)``,
+and None leaves the damage unchanged; if the start is a tuple, any other pair is refused.  The product has a state for
+each reachable pair (state, memory), named ``"state | memory"``, and is a model like any other.  A forbidden step leads
+to a state labelled ``forbidden`` whose self-loop does damage: no finite budget suffices there, so no shield allows the
+step.  The forbidden and the unknown state of the model itself stay what they are.
 
-What several monitors remember is remembered by one: ``product(product(mdp, first), second)``.
+Several monitors are combined by ``product(product(mdp, first), second)``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from almostsure.wording import brief
 
 @final
 class Verdict:
-    """What a monitor says instead of a memory."""
+    """What a monitor may return instead of a memory."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,50 +46,50 @@ class Verdict:
 
 
 FORBIDDEN: Final = Verdict("FORBIDDEN")
-"""What a monitor answers where the step must never happen."""
+"""Returned by a monitor if the step must never happen."""
 ENDED: Final = Verdict("ENDED")
-"""What a monitor answers where nothing counts any more."""
+"""Returned by a monitor if nothing counts from now on."""
 
 Step = Callable[[Any, int, int, int, int, frozenset[str]], Any]
 
 
 @runtime_checkable
 class MonitorLike(Protocol):
-    """What :func:`product` asks of a monitor."""
+    """The interface of a monitor, for :func:`product`."""
 
     @property
     def start(self) -> Hashable:
-        """What is remembered at first."""
+        """The initial memory."""
         ...
 
     def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
-        """The letter of each outcome, [num_outcomes], and what each letter stands for.
+        """The number of each outcome's letter, [num_outcomes], and the letters.
 
         Outcomes with the same letter must have the same effect on every memory, and the same damage.
         """
         ...
 
     def read(self, memory: Any, letter: Any) -> Any:
-        """What is remembered after a letter: a memory, (memory, damage), FORBIDDEN or ENDED."""
+        """The result of reading a letter: a memory, (memory, damage), FORBIDDEN or ENDED."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """A monitor from a function; see the module's documentation.
+    """A monitor defined by a function; see the documentation of :mod:`almostsure.model.monitors`.
 
     Parameters
     ----------
     start
-        The memory that a run begins with: any hashable value.
+        The initial memory: any hashable value.
     step
         ``step(memory, state, action, next_state, damage, labels)``: the new memory, perhaps with another damage.  A
         pair is always (memory, damage): return a memory (a, b) as ``((a, b), None)``.
 
     Examples
     --------
-    Damage that counts only every second time:
+    Only every second damage counts:
 
     >>> import almostsure as asure
     >>> from almostsure.model import Monitor
@@ -104,33 +104,34 @@ class Monitor:
     step: Step
 
     def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
-        """Every outcome is a letter of its own, apart from its reward."""
+        """One letter per outcome, with all of it except probability and reward."""
         labels, columns = label_sets(mdp), (x.tolist() for x in mdp.columns())
         rows = [(s, a, t, d, labels[t]) for s, a, t, _, _, d in zip(*columns, strict=True)]
         return np.arange(mdp.num_outcomes), rows
 
     def read(self, memory: Any, letter: Any) -> Any:
-        """Call the function.  None is a memory only where a run begins with it: a missing return forbids nothing."""
+        """Call the function.  None is only accepted if it is also the start, so that a missing return is an error."""
         after = self.step(memory, *letter)
         if after is None and self.start is not None:
-            state, action, following = letter[:3]
             raise ModelError(
                 "the function of a monitor must return a memory, (memory, damage), FORBIDDEN or ENDED; it returned "
-                f"None at state {state}, action {action}, next state {following}. Is a return missing?"
+                f"None at {_place(letter)}. Is a return missing?"
             )
         is_pair = isinstance(after, tuple) and len(after) == 2
         if is_pair and isinstance(self.start, tuple) and not isinstance(after[0], tuple | Verdict):
-            state, action, following = letter[:3]
             raise ModelError(
-                "a pair that a monitor returns is (memory, damage), and its memory must be a tuple, as the start is; "
-                f"got {brief(after)} at state {state}, action {action}, next state {following}. Return a memory that "
-                f"is a pair as ({brief(after)}, None)."
+                "a pair that a monitor returns is (memory, damage), and its memory must be a tuple, like the start; "
+                f"got {brief(after)} at {_place(letter)}. Return a memory that is a pair as ({brief(after)}, None)."
             )
         return after
 
 
+def _place(letter: tuple[Any, ...]) -> str:
+    return "state {}, action {}, next state {}".format(*letter[:3])
+
+
 def label_sets(mdp: MDP) -> list[frozenset[str]]:
-    """The labels of each state."""
+    """The labels of each state, [num_states]."""
     result: list[list[str]] = [[] for _ in range(mdp.num_states)]
     for name, states in mdp.labels.items():
         for state in np.flatnonzero(states).tolist():
@@ -138,21 +139,21 @@ def label_sets(mdp: MDP) -> list[frozenset[str]]:
     return [frozenset(names) for names in result]
 
 
-# ---------------------------------------------------------------------- ready ones
+# ---------------------------------------------------------------------- predefined monitors
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class SecondBudget:
-    """Another damage with a budget of its own.  Use as many as are wanted.
+    """A second kind of damage with its own budget.  Several can be combined.
 
     Parameters
     ----------
     damage
-        A label (entering a state that carries it hurts by 1), a mapping from labels to whole numbers, one whole
-        number per outcome of the model, or a function ``damage(state, action, next_state, reward, terminated)``.
+        A label (entering a state with it does damage 1), a mapping from labels to whole numbers, one whole number per
+        outcome of the model, or a function ``damage(state, action, next_state, reward, terminated)``.
     budget
-        What may be taken of it.
+        The budget for this damage.
 
     Examples
     --------
@@ -161,7 +162,7 @@ class SecondBudget:
     >>> rows = [(0, 0, 1, 1, 0, 1), (0, 1, 1, 1, 0, 0)]
     >>> mdp = asure.from_transitions(*zip(*rows), terminal=[1])
     >>> noise = SecondBudget(lambda s, a, s2, r, terminated: 3 if a == 1 else 0, budget=2)
-    >>> asure.minimal_budget(mdp).smallest_budget()  # action 1 is quiet only in the first damage
+    >>> asure.minimal_budget(mdp).smallest_budget()  # action 1 does none of the first damage
     0
     >>> asure.minimal_budget(asure.product(mdp, noise)).smallest_budget()
     1
@@ -172,7 +173,7 @@ class SecondBudget:
 
     @property
     def start(self) -> int:
-        """All of the budget."""
+        """The whole budget."""
         return count("budget", self.budget, least=0)
 
     def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
@@ -180,28 +181,28 @@ class SecondBudget:
         return _by_value(amounts(mdp, self.damage, "damage"))
 
     def read(self, memory: Any, letter: Any) -> Any:
-        """Pay; a step that cannot be paid for is forbidden."""
+        """Subtract the damage; a step that exceeds the budget is forbidden."""
         return memory - letter if letter <= memory else FORBIDDEN
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Refill:
-    """A tank that pays for steps and is filled up in some states: energy, water, time until maintenance.
+    """A resource that steps consume and that some states refill: energy, water, time until maintenance.
 
-    It does no damage of its own: a step that it cannot pay for is forbidden.  :func:`almostsure.budget.least_levels`
-    says how full it must be in each state, :func:`almostsure.budget.least_capacity` how large.
+    It adds no damage: a step that needs more than is left is forbidden.  :func:`almostsure.budget.least_levels`
+    computes the level that each state needs, :func:`almostsure.budget.least_capacity` the capacity.
 
     Parameters
     ----------
     cost
-        What a step takes: as the damage of :class:`SecondBudget`, or one whole number for every step.
+        The consumption of a step: like the damage of :class:`SecondBudget`, or one whole number for every step.
     capacity
-        What the tank holds.
+        The capacity of the tank.
     at
-        Where it is filled on arrival: a label, or states.
+        The states in which it is filled up on arrival: a label, or a list of states.
     level
-        What is in it at first; by default it is full.
+        The initial level, by default the capacity.
 
     Examples
     --------
@@ -218,7 +219,7 @@ class Refill:
 
     @property
     def start(self) -> int:
-        """The level at first."""
+        """The initial level."""
         capacity = count("capacity", self.capacity, least=0)
         level = capacity if self.level is None else whole("level", self.level)
         if not 0 <= level <= capacity:
@@ -226,23 +227,23 @@ class Refill:
         return level
 
     def stations(self, mdp: MDP) -> Bools:
-        """Where it is filled, [num_states]."""
+        """A mask of the states that fill it up, [num_states]."""
         fills = mdp.label(self.at) if isinstance(self.at, str) else _holds(mdp, self.at)
         if not fills.any():
-            raise ModelError("at must name one or more states where the tank is filled; got none")
+            raise ModelError("at must name one or more states that fill up the tank; got none")
         return fills
 
     def costs(self, mdp: MDP) -> Ints:
-        """What each outcome takes, [num_outcomes]."""
+        """The consumption of each outcome, [num_outcomes]."""
         return amounts(mdp, self.cost, "cost")
 
     def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
-        """Twice the cost of each outcome, and one more where it leads to a filling station."""
+        """The consumption of each outcome, and whether it leads to a state that fills up (1) or not (0)."""
         numbers, letters = _by_value(2 * self.costs(mdp) + self.stations(mdp)[mdp.successor])
         return numbers, [divmod(letter, 2) for letter in letters]
 
     def read(self, memory: Any, letter: Any) -> Any:
-        """Pay, then fill up."""
+        """Subtract the consumption, then fill up."""
         cost, fills = letter
         return FORBIDDEN if cost > memory else self.capacity if fills else memory - cost
 
@@ -250,19 +251,19 @@ class Refill:
 @final
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Counts down steps; when none is left, nothing counts any more.
+    """Counts down steps: after the last one nothing counts.
 
     ``minimal_budget(product(mdp, Steps(T)))`` is the least damage that can be forced within T steps.
 
     Parameters
     ----------
     limit
-        How many steps count.
+        The number of steps that count.
 
     Examples
     --------
     >>> import almostsure as asure
-    >>> pit = asure.from_transitions([0], [0], [0], [1], [0], [1])  # every step hurts
+    >>> pit = asure.from_transitions([0], [0], [0], [1], [0], [1])  # every step does damage 1
     >>> asure.minimal_budget(asure.product(pit, Steps(2))).smallest_budget()
     2
     """
@@ -271,15 +272,15 @@ class Steps:
 
     @property
     def start(self) -> int:
-        """All of the steps."""
+        """The number of steps."""
         return count("limit", self.limit, least=0)
 
     def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
-        """The damage of each outcome: it counts in the last step too."""
+        """The damage of each outcome, which counts in the last step too."""
         return _by_value(mdp.damage.astype(np.int64))
 
     def read(self, memory: Any, letter: Any) -> Any:
-        """One step less."""
+        """Count one step."""
         return memory - 1 if memory > 1 else ENDED if memory == 1 else (ENDED, 0)
 
 
@@ -291,17 +292,17 @@ class Automaton:
     Parameters
     ----------
     edges
-        From (where the automaton is, a label) to where it goes when a state with that label is entered.  Only
-        labels that occur here matter; a state with none of them leaves the automaton where it is, and for one with
-        several of them there must be an edge for the frozenset of these.
+        From (location of the automaton, label of the state that is entered) to the next location.  Other labels
+        are ignored: a state without any of these labels does not change the location, and a state with several of them
+        needs an edge for their frozenset.
     start
-        Where the automaton is at first.
+        The initial location.
     forbidden
-        Where it must never get.
+        The locations that must never be reached.
 
     Examples
     --------
-    Never use the bridge before it was inspected:
+    Never use the bridge before it is inspected:
 
     >>> from almostsure.model import Automaton
     >>> rule = Automaton(
@@ -322,14 +323,14 @@ class Automaton:
         given = [self.forbidden] if isinstance(self.forbidden, str) else list(self.forbidden)
         for name in given:
             if name not in self.edges.values():
-                raise UnknownName("forbidden place", name, map(str, self.edges.values()), "No edge leads there.")
+                raise UnknownName("forbidden location", name, map(str, self.edges.values()), "No edge leads there.")
         object.__setattr__(self, "forbidden", frozenset(given))
 
     def letters(self, mdp: MDP) -> tuple[Ints, list[Any]]:
-        """The labels of each next state that the automaton looks at."""
+        """The labels of each next state that have edges."""
         known = {name for _, given in self.edges for name in ([given] if isinstance(given, str) else given)}
         for name in known:
-            mdp.label(name)  # says which labels there are
+            mdp.label(name)  # raises if there is no such label
         sets = [names & known for names in label_sets(mdp)]
         letters = list(dict.fromkeys(sets))
         number = {letter: i for i, letter in enumerate(letters)}
@@ -339,18 +340,18 @@ class Automaton:
         """Follow the edge."""
         if not letter:
             return memory
-        for key in ((memory, letter), *((memory, name) for name in letter if len(letter) == 1)):
+        label = next(iter(letter)) if len(letter) == 1 else letter
+        for key in ((memory, letter), (memory, label)):
             if key in self.edges:
                 return FORBIDDEN if self.edges[key] in self.forbidden else self.edges[key]
-        shown = next(iter(letter)) if len(letter) == 1 else letter
-        raise ModelError(f"the automaton has no edge from {memory!r} for {shown!r}. Add it, if only to stay.")
+        raise ModelError(f"the automaton has no edge from {memory!r} for {label!r}. Add one, even if it stays there.")
 
 
-# ---------------------------------------------------------------------- pieces
+# ---------------------------------------------------------------------- helpers
 
 
 def amounts(mdp: MDP, given: Any, what: str) -> Ints:
-    """The amount of each outcome, as whole numbers 0 or more, [num_outcomes]."""
+    """The amount of each outcome, a whole number of at least 0, [num_outcomes]."""
     values = per_outcome(mdp, given, what)
     bad = ~((values >= 0) & (values == np.floor(values)) & (values < 2**31))
     if bad.any():
@@ -373,7 +374,7 @@ def _holds(mdp: MDP, states: Iterable[int | str]) -> Bools:
 
 
 def verdict_of(result: Any) -> tuple[Any, int | None]:
-    """What a monitor says as (memory or verdict, damage); the damage is None where it is left as it was."""
+    """The result of a monitor as (memory or verdict, damage); the damage is None if it is unchanged."""
     if not (isinstance(result, tuple) and len(result) == 2):
         return result, None
     memory, damage = result

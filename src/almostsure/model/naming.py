@@ -1,6 +1,6 @@
-"""Names of states and actions: checked where users give them, told apart where a file repeats them.
+"""Names of states and actions: validation, making repeated names distinct, and lookup.
 
-States of programs are also found by the values of their variables, in any order.
+States of programs are also looked up by the values of their variables, in any order.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from almostsure.errors import ModelError, UnknownName
 from almostsure.model.arrays import Bools, Ints
 from almostsure.wording import brief, counted
 
-LONGEST_SHOWN = 60  # characters of a name that is an example of names
-SUGGEST_FROM = 10_000  # comparing a misspelt name with a million others would take a minute
+LONGEST_SHOWN = 60  # characters of each name that a message lists as an example
+SUGGEST_FROM = 10_000  # names that a misspelled one is compared with; a million would take a minute
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logged:
-    """The ``encode`` of a space with the names of a log, which do not say how an environment numbers what they name."""
+    """The ``encode`` of a space learned from a log with names, which an environment may number differently."""
 
-    encode: Callable[[Any], int | str] | None  # of the observations, if the log's were encoded
-    names_states: bool  # whether the states' numbers are those of their names …
-    names_actions: bool  # … and the actions', in the order of the alphabet
+    encode: Callable[[Any], int | str] | None  # encodes observations, if those of the log were encoded
+    names_states: bool  # whether states are numbered in the alphabetical order of their names
+    names_actions: bool  # the same for actions
 
     def __call__(self, observation: Any) -> Any:
-        """The state of an observation: a number that is shown is no state where these were named."""
+        """The state of an observation; if the log named its states, only a name is accepted."""
         if self.encode is not None:
             return self.encode(observation)
         if self.names_states and not isinstance(observation, str):
             raise ModelError(
-                "an observation must be the name of a state, as the log has them; got "
-                f"{brief(as_python(observation))}. Pass state_of, a function of (observation, env) that names it."
+                "an observation must be the name of a state, as in the log; got "
+                f"{brief(as_python(observation))}. Pass state_of, a function from (observation, env) to the name."
             )
         return observation
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """The names, with `` (2)``, `` (3)``, … after those that have occurred before."""
+    """The names; repeated ones get suffixes: `` (2)``, `` (3)`` and so on."""
     result = list(names)
     seen = set(result)
     if len(seen) == len(result):
@@ -61,7 +61,7 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def ranks(keys: Ints) -> Ints:
-    """How many equal keys stand before each one."""
+    """For each key, the number of equal keys before it."""
     order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.append(True, np.diff(keys[order]) != 0))
     result = np.empty(keys.size, np.int64)
@@ -70,7 +70,7 @@ def ranks(keys: Ints) -> Ints:
 
 
 def checked_names(what: str, names: Sequence[str] | None, *, exactly: int | None = None) -> tuple[str, ...] | None:
-    """The names as a tuple; refused unless they are distinct strings, ``exactly`` so many."""
+    """The names as a tuple, if they are distinct strings, ``exactly`` that many."""
     if names is None:
         return None
     result = tuple(names)
@@ -85,7 +85,7 @@ def checked_names(what: str, names: Sequence[str] | None, *, exactly: int | None
 
 
 def unknown_name(what: str, name: str, names: Sequence[str]) -> UnknownName:
-    """The error that names the nearest, or else what names look like here."""
+    """The error for an unknown name, with the nearest known name or else some known names as examples."""
     error = UnknownName(what, name, names[:SUGGEST_FROM])
     if error.nearest is not None or not names:
         return error
@@ -94,12 +94,12 @@ def unknown_name(what: str, name: str, names: Sequence[str]) -> UnknownName:
 
 
 def named(names: Sequence[str] | None, index: int) -> str:
-    """What follows an index in a message: its name, if it has one."""
+    """The name that a message shows after an index, with a space before it; empty if there is none."""
     return f" {names[index]!r}" if names is not None and index < len(names) else ""
 
 
 def split_values(name: str) -> dict[str, str]:
-    """``"x=1, up=true"`` as ``{"x": "1", "up": "true"}``; nothing if it has another form."""
+    """``"x=1, up=true"`` as ``{"x": "1", "up": "true"}``; empty for text of another form."""
     parts = [tuple(piece.strip() for piece in part.partition("=")) for part in name.split(",")]
     values = {variable: value for variable, _, value in parts}
     return values if len(values) == len(parts) and all(variable and value for variable, _, value in parts) else {}
@@ -108,7 +108,7 @@ def split_values(name: str) -> dict[str, str]:
 def state_with(
     variables: Mapping[str, npt.NDArray[Any]], values: Mapping[str, object], names: Sequence[str] | None
 ) -> int:
-    """The state in which every variable has the value given; ``variables`` have one value per state."""
+    """The state in which all variables have the given values; ``variables`` have one value per state."""
     for variable in values:
         if variable not in variables:
             raise UnknownName("variable", variable, variables, f"The variables are: {', '.join(variables)}.")
@@ -130,7 +130,7 @@ def _text(value: object) -> str:
 
 
 def _equals(column: npt.NDArray[Any], value: object) -> Bools:
-    """Where a variable has this value, given as itself or as text; never true for 1, or 2 for true."""
+    """A mask of the states in which a variable has a value (or its text); a boolean never equals a number."""
     text = _text(value)
     if column.dtype == np.bool_:
         return column == (text == "true") if text in ("true", "false") else np.zeros(column.size, np.bool_)
@@ -141,9 +141,9 @@ def _equals(column: npt.NDArray[Any], value: object) -> Bools:
     if column.dtype.kind != "f":
         return np.asarray(column == number)
     unique, place = np.unique(column, return_inverse=True)
-    return np.array([f"{known:g}" == f"{number:g}" for known in unique.tolist()], np.bool_)[place]  # as names show it
+    return np.array([f"{known:g}" == f"{number:g}" for known in unique.tolist()], np.bool_)[place]  # as in names
 
 
 def shown(name: str) -> str:
-    """The name on one line: line breaks and whatever else could pass for our own text are written as escapes."""
+    """The name on one line: line breaks and other unprintable characters are written as escapes."""
     return name if name.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)

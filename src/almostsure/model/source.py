@@ -1,7 +1,7 @@
-"""A model from whatever names one: itself, an example's name, a file, or a Gymnasium environment.
+"""``as_model``: the model that an example's name, a path or the id of a Gymnasium environment refers to.
 
-Each reader is imported when a model of its kind is asked for, and not before: whoever checks a certificate against a
-file (``almostsure check``) then runs the code that reads this kind of file, and no other.
+Each reader is imported only when it is used.  So ``almostsure check`` runs only the code that reads the kind of file at
+hand, and no other reader has to be trusted.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from almostsure.files import LOGS, MAPS, MODELS, STORM, TENSORS, UMB
 from almostsure.model.build.environment import GYM, make_environment, names_environment
 from almostsure.model.mdp import MDP
 
-Model = MDP | str | PathLike[str]  #: what every function that takes a model accepts
+Model = MDP | str | PathLike[str]  #: accepted by all functions with a model as argument
 Constant = bool | int | float | str
 
 CONTINUOUS = (
-    "a continuous system is not an MDP: its cells say what is possible, not with which probability or reward, so that "
-    "it has budgets, shields and policies that keep them, and no returns or risks; got {}. Shield(minimal_budget("
-    "abstraction)) is its shield. UpperBudget.load(path, abstraction) of almostsure.abstract reads files of budgets or "
-    "shields, CellPolicy.load those of policies."
+    "a model must be an MDP; got {}. An abstraction of a continuous system has no probabilities and rewards, so it has "
+    "budgets, shields and policies that keep them, but no returns or risks. Shield(minimal_budget(abstraction)) is its "
+    "shield. UpperBudget.load(path, abstraction) of almostsure.abstract loads budgets and shields, CellPolicy.load "
+    "loads policies."
 )
 ENVIRONMENT = (
     "from_gymnasium(env) reads the table of an environment; explore(env) finds the model of others by playing."
@@ -45,26 +45,27 @@ def as_model(
     scale: Constant | Fraction | None = None,
     constants: Mapping[str, Constant] | str | None = None,
 ) -> MDP:
-    """The model that ``model`` names.
+    """The model that ``model`` refers to.
 
     Parameters
     ----------
     model
-        A model, which is returned as it is; the name of an example; the path of a UMB file (``.umb``), of a PRISM,
+        A model, which is returned unchanged; the name of an example; the path of a UMB file (``.umb``), of a PRISM,
         JANI or DRN file, or of a text map (``.txt``, ``.map``; see :func:`almostsure.model.build.grid.from_map`); or
         ``gym:`` and the id of a Gymnasium environment that has a transition table, such as ``gym:FrozenLake-v1`` (see
         :mod:`almostsure.model.build.environment`).
     damage
-        What hurts, where the model does not say so itself.  In files of other programs a label, a reward structure
-        or an action (see :func:`almostsure.from_prism`); in an environment a rule such as ``"reward<=-100"`` (see
-        :mod:`almostsure.model.build.damage`), which FrozenLake, CliffWalking and Taxi need not be told.
+        The definition of damage, if the model has none.  In files of other programs: a label, a reward structure or
+        an action (see :func:`almostsure.from_prism`).  In an environment: a rule such as ``"reward<=-100"`` (see
+        :mod:`almostsure.model.build.damage`); FrozenLake, CliffWalking and Taxi have a default.
     reward, cost
         In files of other programs: the reward structure that becomes the reward, and one that is subtracted from it.
     goal, scale
-        In files of other programs: where a run ends, and the unit of damage (see :func:`almostsure.from_prism`).
+        In files of other programs: the states that end a run, and the unit of damage (see
+        :func:`almostsure.from_prism`).
     constants
-        ``{"N": 3, "p": 0.5}`` or ``"N=3,p=0.5"``: values of the undefined constants of a PRISM or JANI file, of an
-        example's parameters, of ``slip``, ``step_reward`` and so on of a map, or of the options of an environment.
+        ``{"N": 3, "p": 0.5}`` or ``"N=3,p=0.5"``: values of the undefined constants of a PRISM or JANI file, of the
+        parameters of an example or a map (``slip``, ``step_reward`` …), or of the options of an environment.
 
     Examples
     --------
@@ -76,10 +77,10 @@ def as_model(
     >>> as_model("gym:CliffWalking-v1")
     <MDP: 48 states, 189 choices, 189 outcomes, starts in r3c0>
     """
-    told = {"damage": damage, "reward": reward, "cost": cost, "goal": goal, "scale": scale}
-    given = {option: value for option, value in told.items() if value is not None}
+    options = {"damage": damage, "reward": reward, "cost": cost, "goal": goal, "scale": scale}
+    given = {option: value for option, value in options.items() if value is not None}
     if isinstance(model, MDP):
-        _refuse(given | ({"constants": constants} if constants else {}), "a model in memory has its own")
+        _refuse(given | ({"constants": constants} if constants else {}), "the model is not a file")
         return model
     if not isinstance(model, (str, PathLike)):
         raise _no_model(model)
@@ -97,7 +98,7 @@ def as_model(
 
 
 def _no_model(thing: object) -> Exception:
-    """The error that something is not a model, and what to do instead."""
+    """The error for something that is not a model, with a remedy."""
     if callable(getattr(thing, "check_upper", None)) or hasattr(thing, "abstraction"):
         return ModelError(CONTINUOUS.format(type(thing).__name__))
     remedy = f". {ENVIRONMENT}" if hasattr(thing, "observation_space") else ""
@@ -106,13 +107,13 @@ def _no_model(thing: object) -> Exception:
 
 
 def read_constants(given: Mapping[str, Constant] | str | None) -> dict[str, Constant]:
-    """``"N=3,slow=true"`` as ``{"N": 3, "slow": True}``; what is neither number nor truth value stays text."""
+    """``"N=3,slow=true"`` as ``{"N": 3, "slow": True}``; values other than numbers and truth values stay text."""
     constants = split_constants(given)
     return {k: _constant(v) if isinstance(given, str) else v for k, v in constants.items()}  # type: ignore[arg-type]
 
 
 def split_constants(given: Mapping[str, Constant] | str | None) -> dict[str, Constant]:
-    """``"N=3,p=0.5"`` as ``{"N": "3", "p": "0.5"}``: each value as it is written, so that nothing is rounded."""
+    """``"N=3,p=0.5"`` as ``{"N": "3", "p": "0.5"}``; values stay text, so that nothing is rounded."""
     if not isinstance(given, str):
         return dict(given or {})
     pairs = [tuple(piece.strip() for piece in part.partition("=")) for part in given.split(",")]
@@ -142,7 +143,7 @@ def _refuse(given: Mapping[str, Any], because: str) -> None:
 
 
 def _made(name: str, constants: Mapping[str, Any], make: Callable[[], MDP]) -> MDP:
-    """What ``make`` makes; constants that it does not have, or of a wrong kind, are an error of the model."""
+    """The result of ``make``; unknown constants and wrong types become a ModelError."""
     try:
         return make()
     except AlmostSureError:
@@ -151,7 +152,7 @@ def _made(name: str, constants: Mapping[str, Any], make: Callable[[], MDP]) -> M
         raise ModelError(f"{name} cannot be made with {dict(constants)}: {error}") from error
 
 
-# ---------------------------------------------------------------------- one reader each
+# ---------------------------------------------------------------------- readers
 
 
 def _example(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP:
@@ -179,7 +180,7 @@ def _example(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP
 def _umb(name: str, given: dict[str, Any], constants: Mapping[str, Constant] | str | None) -> MDP:
     from almostsure.model.files import load
 
-    _refuse({"constants": constants} if constants else {}, f"{name} is a built model, which has none")
+    _refuse({"constants": constants} if constants else {}, f"{name} is a built model without constants")
     return load(name, **given)
 
 
@@ -188,7 +189,7 @@ def _map(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP:
 
     from almostsure.model.build.grid import from_map
 
-    _refuse(given, f"the characters of the map {name} say what hurts")
+    _refuse(given, f"the characters of the map {name} define damage")
     known = [parameter for parameter in inspect.signature(from_map).parameters if parameter not in ("text", "legend")]
     for option in constants:
         if option not in known:
@@ -198,7 +199,7 @@ def _map(name: str, given: dict[str, Any], constants: dict[str, Any]) -> MDP:
 
 def _storm(name: str, given: dict[str, Any], constants: Mapping[str, Constant] | str | None) -> MDP:
     if "damage" not in given:
-        return _umb(name, given, None)  # which says that such a file must be told what damage is
+        return _umb(name, given, None)  # raises: such a file needs damage=
     from almostsure.model.storm.read import from_prism
 
     return from_prism(name, damage=given.pop("damage"), constants=constants, **given)
@@ -214,7 +215,7 @@ def _table(env: Any, damage: str | None) -> MDP:
 def model_of_environment(
     name: str, given: dict[str, Any], constants: dict[str, Any], find: Callable[[Any, Any], MDP]
 ) -> MDP:
-    """The model of an environment that is made for this and closed again: its own, or what ``find(env, damage)`` is."""
+    """The model of an environment: its own, or ``find(env, damage)``.  The environment is made and closed here."""
     damage = given.pop("damage", None)
     _refuse(given, "an environment has its own reward")
     with closing(make_environment(name, **constants)) as env:

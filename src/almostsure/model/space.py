@@ -1,13 +1,13 @@
 """The states and actions that models, samplers, logs, shields, wrappers and learners share.
 
-A :class:`Space` says which states there are, which actions each of them has, what they are called and where runs
-start.  It does not say what the actions do; :class:`almostsure.MDP` is a space with outcomes.
+A :class:`Space` has the states, the actions of each state, their names and the initial distribution.  It has no
+outcomes; an :class:`almostsure.MDP` is a space with outcomes.
 
-States 0 … ``num_observed`` − 1 are those that an environment or a log can show.  Behind them stand at most two more:
+States 0 … ``num_observed`` − 1 can be observed in an environment or a log.  At most two more states follow:
 
-- ``end``, which stands for every ended episode: nothing happens there any more;
-- ``unknown``, which stands for whatever was never seen.  It leads to itself with damage, so that no finite budget
-  suffices there; but that is a lack of knowledge, and messages call it *unknown*.
+- ``end``, the terminal state of ended episodes;
+- ``unknown``, which represents all unobserved states and outcomes.  It has a self-loop with damage, so no finite budget
+  suffices there; messages call it *unknown*, since the reason is missing data.
 
 A choice is a state–action pair; those of state ``s`` are ``choice_ptr[s]`` … ``choice_ptr[s+1] − 1``, by action.
 """
@@ -46,13 +46,13 @@ Encode = Callable[[Any], int | str]
 
 END, UNKNOWN = "end", "unknown"
 BY_NAME = (
-    "A file keeps no function, so that a model from one knows states by name: ask for str(state), or for "
-    "ByName(mdp)(observation, env) of almostsure.learn; an environment is shielded with state_of=ByName(mdp)."
+    "A model that was loaded from a file only knows its states by name: pass str(state), or "
+    "ByName(mdp)(observation, env) of almostsure.learn; to shield an environment, pass state_of=ByName(mdp)."
 )
 
 
 class Naming(TypedDict, total=False):
-    """What is known of states and actions, besides which there are: see :class:`Space`."""
+    """Optional properties of states and actions: see :class:`Space`."""
 
     state_names: Sequence[str] | None
     action_names: Sequence[str] | None
@@ -64,28 +64,28 @@ class Naming(TypedDict, total=False):
 
 
 class Space:
-    """States, actions, their names, the start, the end and the unknown.  Immutable; its arrays are read-only.
+    """States, actions, their names, the initial distribution, the end and the unknown; immutable.
 
-    :meth:`from_actions` builds one from what users know.
+    :meth:`from_actions` is a simpler way to build one.
 
     Parameters
     ----------
     choice_ptr, choice_action
         Offsets of each state's choices, [num_states + 1], and the action of each choice, [num_choices].
     initial
-        The start: states and their probabilities.
+        The initial states and their probabilities.
     state_names, action_names
-        Names by state and by action id; they appear in every message.
+        Names by state and by action id, used in all messages.
     layout
-        Where the states stand in a drawing.
+        The positions of the states in a drawing.
     end, unknown
-        The state that stands for ended episodes and the one that stands for what was never seen, if there are such.
-        They come last, in this order.
+        The state of ended episodes, and the state that represents everything unobserved, if they exist.  They are the
+        last states, in this order.
     labels
         Named sets of states, each as one truth value per state or as a list of states.
     encode
-        From an observation to a state, as an index or a name; None where observations are states already.  It is not
-        part of the content: it is neither compared nor written to files.
+        A function from an observation to a state (index or name); None if observations are states.  It is neither
+        compared nor written to files.
     """
 
     __slots__ = (
@@ -128,7 +128,7 @@ class Space:
     ) -> None:
         self._fingerprint: str | None = None
         self._state_index: dict[str, int] | None = None
-        self.end, self.unknown = None, None  # named in messages only once they are known to be states
+        self.end, self.unknown = None, None  # set below: messages use them once they are valid
         self.state_names = None
         self.action_names = checked_names("action", action_names)
         self.choice_ptr, self.choice_action = choice_ptr, choice_action
@@ -164,17 +164,17 @@ class Space:
         Parameters
         ----------
         num_observed
-            How many states can be observed.
+            The number of states that can be observed.
         actions
-            How many actions every state has, or the action ids of each state, as a sequence or a function.
+            The number of actions of every state, or the action ids of each state, as a sequence or a function.
         initial
             The initial state (index or name), a mapping from states to probabilities, or one probability per state.
         state_names, action_names
             Names of the observed states and of the actions.
         end
-            Whether one more state stands for ended episodes.
+            Whether to add a state for ended episodes.
         encode
-            From an observation to a state.
+            A function from an observation to a state.
 
         Examples
         --------
@@ -200,17 +200,17 @@ class Space:
 
     @property
     def num_states(self) -> int:
-        """How many states there are, the end and the unknown among them."""
+        """The number of states, including the end and the unknown."""
         return self.choice_ptr.size - 1
 
     @property
     def num_choices(self) -> int:
-        """How many state–action pairs there are."""
+        """The number of choices (state–action pairs)."""
         return self.choice_action.size
 
     @property
     def num_observed(self) -> int:
-        """How many states an environment or a log can show: all but the end and the unknown."""
+        """The number of states that can be observed: all but the end and the unknown."""
         return self.num_states - (self.end is not None) - (self.unknown is not None)
 
     def choice_states(self) -> Ints:
@@ -219,23 +219,23 @@ class Space:
 
     @property
     def initial_state(self) -> int:
-        """The initial state, where there is only one."""
+        """The initial state, if there is only one."""
         if self.initial_states.size != 1:
             raise ModelError(
-                f"the model starts in one of {self.initial_states.size} states, not in one. "
+                f"the model must have a single initial state; got {self.initial_states.size}. "
                 "Use initial_states and initial_probabilities."
             )
         return int(self.initial_states[0])
 
     @property
     def starts(self) -> dict[int, float]:
-        """The initial states and their probabilities, as users write them."""
+        """The initial states and their probabilities, as a dictionary."""
         return dict(zip(self.initial_states.tolist(), self.initial_probabilities.tolist(), strict=True))
 
-    # ------------------------------------------------------------------ looking things up
+    # ------------------------------------------------------------------ lookup
 
     def observed(self, observation: Any) -> int:
-        """The state that an observation shows: through ``encode``, or as an index or a name of an observed state."""
+        """The state of an observation: by ``encode``, or as an index or a name of an observed state."""
         state = observation
         if self.encode is not None:
             with Blame(lambda: f"encode failed for the observation {brief(observation)}"):
@@ -255,30 +255,32 @@ class Space:
 
     @property
     def _variables(self) -> Mapping[str, npt.NDArray[Any]]:
-        """The variables that states are made of, each [num_states]; a model of a program has some."""
+        """The variables of a program's states, each [num_states]; empty for other models."""
         return {}
 
     def state(self, state: int | str | tuple[Any, ...] | frozenset[Any] | Mapping[str, Any]) -> int:
         """The index of a state given by index or name.
 
-        A state of a program is also given by the value of every variable, in any order: ``"y=0, up=true"``, or
-        ``{"y": 0, "up": True}``.  A state of an environment is also given by what it shows there, if that is a
+        A state of a program can also be given by the values of all variables, in any order: ``"y=0, up=true"``, or
+        ``{"y": 0, "up": True}``.  A state of an environment can also be given by its observation, if that is a
         dictionary, a tuple or an array.
         """
+        if isinstance(state, int):
+            return _index("state", state, self.num_states)
         if isinstance(state, str):
             return self._state_by_name(state)
-        encode = getattr(self, "encode", None)  # not there yet while labels are read
-        is_shown = isinstance(state, (tuple, frozenset, dict)) or (isinstance(state, np.ndarray) and state.ndim > 0)
-        if encode is not None and is_shown:
-            with Blame(lambda: f"encode failed for the state {brief(state)}"):
-                index = encode(state)  # as the function or the environment knows it
-            return self.state(index)
+        encode = getattr(self, "encode", None)  # not yet set while labels are read
         by_value = isinstance(state, (tuple, frozenset))
+        is_observation = by_value or isinstance(state, dict) or (isinstance(state, np.ndarray) and state.ndim > 0)
+        if encode is not None and is_observation:
+            with Blame(lambda: f"encode failed for the state {brief(state)}"):
+                index = encode(state)
+            return self.state(index)
         if by_value and self.state_names and str(state) in self.state_names:
             raise UnknownName("state", state, (), BY_NAME)
-        if not isinstance(state, int) and isinstance(state, Mapping) and self._variables:
+        if isinstance(state, Mapping) and self._variables:
             return state_with(self._variables, state, self.state_names)
-        if is_shown and not by_value and self.state_names and self.state_names[0].startswith("("):  # an observation
+        if is_observation and not by_value and self.state_names and self.state_names[0].startswith("("):
             raise UnknownName("state", brief(state), (), BY_NAME)
         return _index("state", state, self.num_states)
 
@@ -299,7 +301,7 @@ class Space:
         return self._state_index[name]
 
     def label(self, name: str) -> Bools:
-        """Which states carry a label, [num_states]."""
+        """A mask of the states that carry a label, [num_states]."""
         one_of("label", name, self.labels)
         return self.labels[name]
 
@@ -307,8 +309,8 @@ class Space:
         """The id of an action given by id or name."""
         if isinstance(action, str):
             if self.action_names is None:
-                told = f"This model's actions have no names; use 0 … {self.num_actions - 1}."
-                raise UnknownName("action", action, (), told)
+                remedy = f"This model's actions have no names; use 0 … {self.num_actions - 1}."
+                raise UnknownName("action", action, (), remedy)
             if action not in self.action_names:
                 raise unknown_name("action", action, self.action_names)
             return self.action_names.index(action)
@@ -332,17 +334,17 @@ class Space:
         if at == actions.size or actions[at] != a:
             names = ", ".join(self.action_name(int(x)) for x in actions)
             name = self.action_name(a)
-            error = UnknownName("action", name, ())  # known, but not here
+            error = UnknownName("action", name, ())
             error.args = (f"action {name!r} is not available at {self.describe_state(s)}, which has: {names}.",)
             raise error
         return int(self.choice_ptr[s]) + at
 
     def choice_state(self, choice: int) -> int:
-        """The state that a choice belongs to."""
+        """The state of a choice."""
         return int(np.searchsorted(self.choice_ptr, choice, side="right")) - 1
 
     def find_choices(self, states: Ints, actions: Ints) -> Ints:
-        """The index of the choice of each action at each state, [n]; −1 where there is no such state or action."""
+        """The choice of each pair of a state and an action, [n]; −1 if there is no such choice."""
         known = np.flatnonzero((states >= 0) & (states < self.num_states))
         choices, owner = spans(self.choice_ptr, states[known])
         meant = self.choice_action[choices] == actions[known][owner]
@@ -351,9 +353,9 @@ class Space:
         return result
 
     def by_action(self, of_choice: npt.NDArray[Any], otherwise: Any) -> npt.NDArray[Any]:
-        """What belongs to each choice, [num_choices], as a table by state and action, [num_states, num_actions].
+        """Values of choices, [..., num_choices], as a table by state and action, [..., num_states, num_actions].
 
-        ``otherwise`` is what stands where a state does not have an action.  Further axes stay in front.
+        ``otherwise`` fills the entries of actions that a state does not have.
         """
         shape = (*of_choice.shape[:-1], self.num_states, self.num_actions)
         table = np.full(shape, otherwise, of_choice.dtype)
@@ -363,13 +365,13 @@ class Space:
     # ------------------------------------------------------------------ names
 
     def state_name(self, state: int) -> str:
-        """The name of a state, or its index where it has none."""
+        """The name of a state, or its index if it has none."""
         if self.state_names is not None:
             return self.state_names[state]
         return END if state == self.end else UNKNOWN if state == self.unknown else str(state)
 
     def action_name(self, action: int) -> str:
-        """The name of an action, or its id where it has none."""
+        """The name of an action, or its id if it has none."""
         return str(action) if self.action_names is None else self.action_names[action]
 
     def describe_state(self, state: int) -> str:
@@ -390,19 +392,19 @@ class Space:
 
     @property
     def space(self) -> Space:
-        """The states and actions alone: for a model, without its outcomes."""
+        """The space itself; of a model, its states and actions without the outcomes."""
         return self if type(self) is Space else Space(**Space._fields(self))
 
     def with_end(self) -> Space:
-        """The space with one more state that stands for ended episodes; itself if it has one already."""
+        """The space with a state for ended episodes added; itself if it has one."""
         if self.end is not None:
             return self.space
         if self.unknown is not None:
-            raise ModelError("the end must come before the unknown. Use with_end() first, then with_unknown().")
+            raise ModelError("the end must come before the unknown. Call with_end() first, then with_unknown().")
         return self._with_state(END, end=self.num_states)
 
     def with_unknown(self) -> Space:
-        """The space with one more state that stands for what was never seen; itself if it has one already."""
+        """The space with a state for everything unobserved added; itself if it has one."""
         return self.space if self.unknown is not None else self._with_state(UNKNOWN, unknown=self.num_states)
 
     def _with_state(self, name: str, **role: int) -> Space:
@@ -425,7 +427,7 @@ class Space:
         }
 
     def naming(self) -> Naming:
-        """What is known of the states and actions, besides which there are: what constructors take by these names."""
+        """The optional properties of states and actions, as keyword arguments of constructors."""
         return {
             "state_names": self.state_names,
             "action_names": self.action_names,
@@ -440,7 +442,7 @@ class Space:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the content (not of names, labels, layout and encode); equal content has equal fingerprints."""
+        """A hash of the content, without names, labels, layout and encode; equal content has equal fingerprints."""
         if self._fingerprint is None:
             self._fingerprint = self._hash()
         return self._fingerprint
@@ -453,7 +455,7 @@ class Space:
         order = np.argsort(self.initial_states, kind="stable")
         start = self.initial_states[order].astype("<i8").tobytes()
         start += self.initial_probabilities[order].astype("<f8").tobytes()
-        # Nothing where there is neither, so that fingerprints are what they were before models had these states.
+        # Without an end and an unknown nothing is added, so that fingerprints of older files stay valid.
         return start + (b"" if self.num_observed == self.num_states else f"\n{self.end} {self.unknown}".encode())
 
     def __eq__(self, other: object) -> bool:
@@ -462,7 +464,7 @@ class Space:
         return self is other or (self.num_choices == other.num_choices and self.fingerprint == other.fingerprint)
 
     def has_same_choices(self, other: Space) -> bool:
-        """Whether there are the same states and actions, wherever episodes start."""
+        """Whether two spaces have the same states and actions, apart from the initial distribution."""
         return (
             np.array_equal(self.choice_ptr, other.choice_ptr)
             and np.array_equal(self.choice_action, other.choice_action)
@@ -470,7 +472,7 @@ class Space:
         )
 
     def otherwise_named(self, other: Space) -> str:
-        """A state or action that has another name in ``other``, in words: a number means something else; "" if none."""
+        """The first state or action that has another name in ``other``, in words; empty if there is none."""
         states, actions = min(self.num_observed, other.num_observed), min(self.num_actions, other.num_actions)
         for what, ours, theirs, size in (
             ("state", self.state_names, other.state_names, states),
@@ -478,20 +480,20 @@ class Space:
         ):
             if ours is not None and theirs is not None and ours[:size] != theirs[:size]:
                 at = next(i for i in range(size) if ours[i] != theirs[i])
-                return f"{what} {at} is {ours[at]!r}, and not {theirs[at]!r}"
+                return f"{what} {at} is {ours[at]!r}, not {theirs[at]!r}"
         return ""
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 
     def __copy__(self) -> Space:
-        return self  # nothing in it can change
+        return self  # immutable
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Space:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), **self._fields()), ()  # through validation, which makes its arrays read-only again
+        return partial(type(self), **self._fields()), ()  # the constructor makes the arrays read-only again
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_") and hasattr(self, "encode"):  # which is set last
@@ -530,12 +532,12 @@ class Space:
         if end is not None and end != last:
             raise ModelError(f"end must be the last state before the unknown, {last}; got {end}")
         if last < 0 or (end is not None and last < 1):
-            raise ModelError("a space must have a state beside the end and the unknown; got none")
+            raise ModelError("a space must have a state besides the end and the unknown; got none")
         return (None if end is None else int(end)), (None if unknown is None else int(unknown))
 
 
 def _index(what: str, given: object, count: int) -> int:
-    """``given`` as an index below ``count``; anything else (True, NaN, None, an array) is unknown."""
+    """``given`` as an index below ``count``; anything else (True, NaN, None, an array) raises UnknownName."""
     try:
         index = whole(what, given)
     except ArgumentError:

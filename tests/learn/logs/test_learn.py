@@ -183,9 +183,9 @@ def test_states_that_were_logged_by_name_are_not_taken_for_those_of_the_same_num
     learned = learn(log | {"d": [0, 0, 5, 0] * 40, "episode": np.arange(160) // 2}, mu=0.3, actions=["go", "jump"])
     assert learned.mdp.state_names == ("goal", "start")
     assert learned.shield.allowed("start", 0).tolist() == [0]
-    with pytest.raises(ModelMismatch, match="than what is trained on: state 0 is 'goal', and not 'start'"):
+    with pytest.raises(ModelMismatch, match="than what is trained on: state 0 is 'goal', not 'start'"):
         ShieldedQ(shield=learned.shield).train(mdp, 0, steps=10, seed=0)
-    with pytest.raises(ModelMismatch, match="otherwise: state 0 is 'goal', and not 'start'"):
+    with pytest.raises(ModelMismatch, match="otherwise: state 0 is 'goal', not 'start'"):
         OnlineShield(mdp, known=learned.counts)
     nameless = asure.from_transitions(*rows)
     with pytest.raises(ModelMismatch, match="theirs have names, in the order of the alphabet"):
@@ -193,7 +193,7 @@ def test_states_that_were_logged_by_name_are_not_taken_for_those_of_the_same_num
     online = OnlineShield(learned.counts, known=learned.counts)
     for guard in (learned.shield, online):
         for env in (asure.to_gymnasium(mdp), asure.to_gymnasium(nameless)):
-            with pytest.raises(ModelError, match=r"the name of a state, as the log has them; got 0\. Pass state_of"):
+            with pytest.raises(ModelError, match=r"the name of a state, as in the log; got 0\. Pass state_of"):
                 ShieldedEnv(env, guard, 0).reset(seed=0)
             by_name = ShieldedEnv(env, guard, 0, state_of=lambda state, env: ["start", "goal"][state])
             assert by_name.reset(seed=0)[1]["action_mask"].tolist() == [1, 0]

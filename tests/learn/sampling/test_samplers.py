@@ -128,7 +128,7 @@ def test_actions_of_a_function():
     for actions in ([[0, 1], [3]], lambda state: [0, 1] if state == 0 else [3]):
         sampler = FunctionSampler(lambda s, a, rng: (s, 0, 0), 2, actions)
         assert space_of(sampler).choice_action.tolist() == [0, 1, 3]
-    with pytest.raises(ModelError, match="nothing for state 1"):
+    with pytest.raises(ModelError, match="got none for state 1"):
         space_of(FunctionSampler(step, 2, [[0, 1]]))
 
 

@@ -1,4 +1,4 @@
-"""Rules that say what hurts: read, never executed."""
+"""Damage rules: parsed, never executed as code."""
 
 import gymnasium
 import numpy as np
@@ -38,7 +38,7 @@ def test_rules(text, outcome, damage):
      "__import__('os').system('true')", "reward<0 and", "reward<1.2.3", "reward<-", "lambda: 1",
      "9" * 5000 + " if terminated"],
 )  # fmt: skip
-def test_what_is_no_rule_is_refused(text):
+def test_invalid_rules_are_refused(text):
     with pytest.raises(ModelError, match="a damage rule must read like"):
         DamageRule(text)
 
@@ -62,7 +62,7 @@ def test_comparisons_of_each_number(sign, below, equal, above, at):
         assert (turned(*outcome, False), turned(*outcome, True)) == (1 - holds, 0)
 
 
-def test_what_is_not_understood_is_shown_with_its_rule():
+def test_errors_show_the_invalid_part_and_the_rule():
     with pytest.raises(ModelError, match=r"or be one of FrozenLake, CliffWalking, Taxi; got 'rewards'\.$"):
         DamageRule("rewards")
     with pytest.raises(ModelError, match=r"got 'rewards' of 'terminated, 3 if rewards'\.$"):
@@ -88,16 +88,16 @@ def test_a_rule_is_shown_as_it_was_written():
     assert repr(DamageRule("2 if reward<0")) == "DamageRule('2 if reward<0')"
 
 
-def test_what_is_known_need_not_be_said():
+def test_known_environments_need_no_rule():
     assert damage_of(gymnasium.make("Taxi-v4"), None).text == RULES["Taxi"]
     assert damage_of(gymnasium.make("Taxi-v4"), "CliffWalking").text == RULES["CliffWalking"]
     assert damage_of(gymnasium.make("FrozenLake-v1"), "terminated").text == "terminated"
-    with pytest.raises(ModelError, match=r"Blackjack-v1 does not say what hurts\. Pass damage: a rule such as"):
+    with pytest.raises(ModelError, match=r"Blackjack-v1 does not define damage\. Pass damage=, a rule such as"):
         damage_of(gymnasium.make("Blackjack-v1"), None)
 
 
 @pytest.mark.parametrize("damage", [None, "FrozenLake", RULES["FrozenLake"], DamageRule(RULES["FrozenLake"])])
-def test_a_rule_is_what_from_gymnasium_wants(damage):
+def test_from_gymnasium_accepts_rules(damage):
     by_function = from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     assert from_gymnasium("FrozenLake-v1", damage) == by_function
 

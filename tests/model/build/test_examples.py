@@ -1,4 +1,4 @@
-"""The examples show what they promise; verified with a plain solver of the augmented model."""
+"""The properties of the examples, verified with a plain solver of the augmented model."""
 
 from types import SimpleNamespace
 
@@ -7,15 +7,15 @@ import pytest
 
 from almostsure.errors import ArgumentError, FileError, ModelError, UnknownName
 from almostsure.model.build import examples as module
-from almostsure.model.build.examples import example, example_names, examples
+from almostsure.model.build.examples import description, example, example_names, examples
 from almostsure.model.build.grid import from_map
 from almostsure.model.source import as_model
 
-NEVER = 60  # stands for an infinite budget: more than any finite one here
+NEVER = 60  # an infinite budget: larger than any finite one here
 
 
 def budgets(mdp):
-    """k* of states and of choices by sweeping the operator from 0."""
+    """k* of states and of choices by iterating the operator from 0."""
     k = np.zeros(mdp.num_states, np.int64)
     while True:
         of_choice = np.maximum.reduceat(k[mdp.successor] + mdp.damage, mdp.outcome_ptr[:-1])
@@ -60,7 +60,7 @@ def greedy(mdp):
 
 
 def worst_damage(mdp, policy):
-    """What a stationary policy may take in the worst case, NEVER and above meaning without bound."""
+    """The worst-case damage of a stationary policy; NEVER and above mean without bound."""
     k = np.zeros(mdp.num_states, np.int64)
     for _ in range(2 * NEVER * mdp.num_states):
         new = np.minimum(np.maximum.reduceat(k[mdp.successor] + mdp.damage, mdp.outcome_ptr[:-1])[policy], NEVER)
@@ -71,12 +71,12 @@ def worst_damage(mdp, policy):
 
 
 @pytest.mark.parametrize("name", example_names())
-def test_every_example_is_a_model_and_has_a_line_about_it(name):
+def test_every_example_is_a_model_with_a_description(name):
     mdp = example(name)
     assert mdp == example(name)
     assert mdp.state_names is not None
     assert mdp.is_terminal().any()
-    assert 20 < len(examples[name].description) < 100
+    assert 20 < len(description(name)) < 100
 
 
 def test_the_papers_example():
@@ -148,7 +148,7 @@ def test_in_the_corridor_one_step_masking_runs_into_a_dead_end():
     assert curve.tolist() == [9, 9, 9, 13]
 
 
-def test_quicksand_has_regions_that_no_budget_saves():
+def test_quicksand_has_regions_without_a_finite_budget():
     mdp = example("quicksand")
     k, _ = budgets(mdp)
     assert k[mdp.initial_state] == 2
@@ -162,7 +162,7 @@ def test_quicksand_has_regions_that_no_budget_saves():
 
 @pytest.mark.parametrize("name", ["hazard-map", "corridor", "quicksand"])
 def test_docstrings_show_the_maps(name):
-    shown = examples[name].build.__doc__
+    shown = examples[name].__doc__
     for row in module.map_of(name):
         assert row in shown
     assert example(name).layout.text == tuple(module.map_of(name))
@@ -179,7 +179,7 @@ def test_unknown_names_suggest_the_nearest():
         example("corridor", length=3)
 
 
-# ---------------------------------------------------------------------- whatever names a model
+# ---------------------------------------------------------------------- names of models
 
 
 def test_models_names_and_files_are_models(tmp_path):
@@ -192,13 +192,12 @@ def test_models_names_and_files_are_models(tmp_path):
 
 
 def test_a_saved_model_is_found_by_its_path(tmp_path):
-    pytest.importorskip("almostsure.model.files")
     mdp = example("quicksand")
     mdp.save(tmp_path / "model.umb")
     assert as_model(tmp_path / "model.umb") == mdp
 
 
-def test_what_names_no_model_is_refused(tmp_path):
+def test_unknown_models_are_refused(tmp_path):
     with pytest.raises(UnknownName, match=r"unknown model 'quiksand'\. Did you mean 'quicksand'\? Name an example"):
         as_model("quiksand")
     with pytest.raises(FileError, match=r"must be read with from_prism\(path, damage=…\)"):

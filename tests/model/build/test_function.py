@@ -1,4 +1,4 @@
-"""``from_function``: models that are explored."""
+"""``from_function``: models found by exploration."""
 
 import random
 
@@ -12,7 +12,7 @@ from almostsure.model.build.examples import example_names
 
 
 def walk(position, action):
-    """A walk on 0 … 4 that slips; 0 hurts, 4 ends."""
+    """A walk on 0 … 4 with slips; entering 0 does damage, 4 ends it."""
     step = 1 if action == "right" else -1
     ahead, slip = (min(max(position + s, 0), 4) for s in (step, -step))
     return [(0.75, ahead, float(ahead == 4), int(ahead == 0)), (0.25, slip, float(slip == 4), int(slip == 0))]
@@ -55,12 +55,12 @@ def test_any_hashable_value_is_a_state_and_integers_are_action_ids():
         shown = {"at": at, "day": 2}
         with pytest.raises(ModelError, match=rf"env: \({entry}, observation\['day'\]\)\.$"):
             grid.observed(shown)
-    with pytest.raises(ModelError, match=r"hashable, and arrays are not"):
+    with pytest.raises(ModelError, match=r"hashable, which arrays are not"):
         grid.observed((np.array([1]), "x"))
     assert grid.initial_probabilities.tolist() == [0.5, 0.5]
 
 
-def test_what_is_no_damage_is_named_by_its_place():
+def test_invalid_damages_are_named_with_their_place():
     with pytest.raises(
         ModelError, match=r"damages must be integers 0 … 255; got '1' at state 0 '0', action 0 'go', next"
     ):
@@ -79,7 +79,7 @@ def test_action_names_are_the_numbering():
     assert (numbered.num_actions, numbered.action_name(1)) == (3, "b")
 
 
-def test_integers_from_0_are_their_own_indices_and_tuples_can_be_asked_for():
+def test_integers_from_0_are_their_own_indices_and_tuples_are_looked_up():
     mdp = asure.from_function(
         lambda s, a: [(1, 0, 0, int(s == 1 and a == 0))], initial=1, actions=lambda s: [0, 1] if s else []
     )
@@ -110,7 +110,7 @@ def test_outcomes_may_be_a_generator_and_equal_ones_add_up():
     ("outcomes", "message"),
     [
         (lambda s, a: [(0.5, 0, 0, 0)], r"must sum to 1; got 0.5 at state 0, action 'go'"),
-        (lambda s, a: [], r"state 0, action 'go' has no outcomes; for a terminal state"),
+        (lambda s, a: [], r"state 0, action 'go' has no outcomes; terminal"),
         (lambda s, a: None, r"must return or yield tuples .*; got None at state 0, action 'go': TypeError"),
         (lambda s, a: [(1, 0, 0)], r"tuples \(probability, next_state, reward, damage\); got \[\(1, 0, 0\)\]"),
         (lambda s, a: [(1, [0], 0, 0)], r"at state 0, action 'go': TypeError: unhashable"),
@@ -131,8 +131,8 @@ def test_a_loaded_model_says_that_its_states_have_names(tmp_path):
     assert mdp.state((1, 1)) == 1
     mdp.save(tmp_path / "m.umb")
     loaded = asure.load(tmp_path / "m.umb")
-    says = r"^unknown state \(1, 1\)\. .*: ask for str\(state\), or for ByName\(mdp\)\(.*\) of .*ByName\(mdp\)\.$"
-    with pytest.raises(UnknownName, match=says):
+    message = r"^unknown state \(1, 1\)\. .*: pass str\(state\), or ByName\(mdp\)\(.*\) of .*ByName\(mdp\)\.$"
+    with pytest.raises(UnknownName, match=message):
         loaded.state((1, 1))
     assert loaded.state(str((1, 1))) == 1
     with pytest.raises(UnknownName, match=r"unknown state \(1, 2\)\. States are 0 … 1\."):
@@ -148,7 +148,7 @@ def test_bad_arguments():
     for wrong in ([], "go", 3):
         with pytest.raises(ArgumentError, match="actions must be one or more actions, or a function"):
             asure.from_function(stay, initial=0, actions=wrong)
-    with pytest.raises(ModelError, match=r"got \[0, 1\]\. Several starts are a mapping, \{first: 0\.5, second: 0\.5\}"):
+    with pytest.raises(ModelError, match=r"got \[0, 1\]\. Several initial .* a mapping, \{first: 0\.5, second: 0\.5\}"):
         asure.from_function(stay, initial=[0, 1], actions=["go"])
     with pytest.raises(ModelError, match=r"states must be hashable; got array\(\[0\]\) \(initial\)"):
         asure.from_function(stay, initial=np.array([0]), actions=["go"])
@@ -165,12 +165,12 @@ def test_bad_arguments():
             asure.from_function(stay, initial=0, actions=["go"], labels=labels)
 
 
-def test_states_that_never_repeat_meet_a_limit():
+def test_states_that_never_repeat_reach_the_limit():
     with pytest.raises(LimitReached, match=r"more than max_states = 100 states; the last one found is 100"):
         asure.from_function(lambda s, a: [(1, s + 1, 0, 0)], initial=0, actions=["up"], max_states=100)
 
 
-def test_an_interrupt_says_how_far_it_came():
+def test_an_interrupt_reports_the_progress():
     def outcomes(state, action):
         if state == 50:
             raise KeyboardInterrupt
@@ -180,7 +180,7 @@ def test_an_interrupt_says_how_far_it_came():
         asure.from_function(outcomes, initial=0, actions=["up"])
 
 
-def test_random_models_survive():
+def test_random_models_are_rebuilt():
     rng = random.Random(3)
     for _ in range(50):
         table = {

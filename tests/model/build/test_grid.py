@@ -1,4 +1,4 @@
-"""Text maps: what each character does, how agents slip, and what is said about a map that makes no sense."""
+"""Text maps: the characters, slipping, and the errors for invalid maps."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from almostsure.model.build.grid import Cell, from_map, grid_family
 
 
 def outcomes(mdp, state, action):
-    """Where a step may lead, by name: {name: (probability, reward, damage)}."""
+    """The outcomes of a step by the name of the next state: {name: (probability, reward, damage)}."""
     return {mdp.state_name(t): (pytest.approx(p), r, d) for t, p, r, d in mdp.outcomes(state, action)}
 
 
@@ -32,14 +32,14 @@ def test_rewards_of_steps_and_of_the_goal_add_up():
 
 
 @pytest.mark.parametrize(("character", "damage"), [("~", 1), ("1", 1), ("4", 4), ("9", 9)])
-def test_every_step_that_ends_in_a_hazard_hurts(character, damage):
+def test_every_step_that_ends_in_a_hazard_does_damage(character, damage):
     mdp = from_map(f"S{character}")
     assert outcomes(mdp, "r0c0", "east") == {"r0c1": (1, 0, damage)}
     assert outcomes(mdp, "r0c1", "east") == {"r0c1": (1, 0, damage)}  # bumped into the edge, still in the water
     assert outcomes(mdp, "r0c1", "west") == {"r0c0": (1, 0, 0)}
 
 
-def test_nobody_leaves_a_pit():
+def test_pits_cannot_be_left():
     mdp = from_map("SX", slip=0.25)
     for action in mdp.action_names:
         assert outcomes(mdp, "r0c1", action) == {"r0c1": (1, 0, 1)}
@@ -60,7 +60,7 @@ def test_slipping_forward_is_a_step_and_then_a_drift():
     assert outcomes(walled, "r1c1", "north") == {"r0c1": (1, 0, 0)}  # the drift is blocked
 
 
-def test_slipping_sideways_goes_where_it_should_not():
+def test_slipping_sideways_replaces_the_step():
     mdp = from_map("...\n.S.\n...", slip=0.2, slip_model="side")
     assert outcomes(mdp, "r1c1", "north") == {"r0c1": (0.6, 0, 0), "r1c0": (0.2, 0, 0), "r1c2": (0.2, 0, 0)}
 
@@ -185,8 +185,8 @@ def test_the_family_is_seeded_and_has_its_shape():
     assert np.flatnonzero(mdp.is_terminal()).tolist() == [899]
 
 
-def test_the_family_is_what_it_always_was():
-    """Benchmarks and their numbers rest on it."""
+def test_the_family_has_not_changed():
+    """Benchmarks depend on it."""
     assert grid_family(16, seed=5, pits=0.02).layout.text == (
         "S......~~..~~~~~", "..........~~~~~~", "....X......~~~~~", "~.~X....X..~~~~~", "~~~~~~......~~~~",
         "~~~~~~~.~.....~.", "~~~~~~~~........", "~~~~~~~~~.......", "~~~~~~~~~.......", "~~~~X~~~~...~...",
@@ -260,7 +260,7 @@ BAD_FORMS = [
 
 
 @pytest.mark.parametrize(("given", "message"), BAD_FORMS)
-def test_other_things_are_no_maps(given, message):
+def test_other_types_are_refused(given, message):
     with pytest.raises(ModelError, match=message):
         from_map(given)
 

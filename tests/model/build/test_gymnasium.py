@@ -48,7 +48,7 @@ def test_every_outcome_of_the_table_is_in_the_model(name, options):
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
-def test_the_start_is_the_environments(name, options):
+def test_the_initial_distribution_is_that_of_the_environment(name, options):
     env = gymnasium.make(name, **options).unwrapped
     mdp = from_gymnasium(env, no_damage)
     assert mdp.initial_states.tolist() == np.flatnonzero(env.initial_state_distrib).tolist()
@@ -74,7 +74,7 @@ def test_cliff_walking_ends_in_its_goal_and_starts_again_after_a_fall():
     assert mdp.layout.text[3] == "SCCCCCCCCCCG"
 
 
-def test_taxi_ends_after_the_drop_off_though_the_table_names_a_living_state():
+def test_taxi_ends_after_the_drop_off_although_the_next_state_has_outcomes():
     mdp = from_gymnasium("Taxi-v4", lambda s, a, s2, r, terminated: int(r == -10))
     assert mdp.num_states == 501
     assert np.flatnonzero(mdp.is_terminal()).tolist() == [500]
@@ -92,14 +92,14 @@ def test_only_the_start_may_be_changed():
 
 
 class Table:
-    """The least that an environment with a table needs."""
+    """A minimal environment with a table."""
 
     def __init__(self, table):
         self.P = table
 
 
-def test_a_state_that_hurts_and_is_lived_in_is_not_made_terminal():
-    """State 1 may be entered alive, and then hurts once more; a flagged entry must not."""
+def test_a_state_with_damage_in_which_episodes_continue_is_not_made_terminal():
+    """Episodes may continue in state 1, with one more damage; after a terminated step they must not."""
     table = {
         0: {0: [(0.5, 1, 0, True), (0.5, 1, 0, False)]},
         1: {0: [(1.0, 1, 0, True)]},
@@ -113,7 +113,7 @@ def test_a_state_that_hurts_and_is_lived_in_is_not_made_terminal():
     assert harmless.outcomes(0, 0) == [(1, 1.0, 0.0, 0)]
 
 
-def test_a_state_that_is_lived_in_and_goes_back_is_not_made_terminal():
+def test_a_state_that_episodes_leave_again_is_not_made_terminal():
     table = {0: {0: [(0.5, 1, 0, True), (0.5, 1, 0, False)]}, 1: {0: [(1.0, 0, 0, False)]}}
     mdp = from_gymnasium(Table(table), no_damage)
     assert mdp.num_states == 3
@@ -121,13 +121,13 @@ def test_a_state_that_is_lived_in_and_goes_back_is_not_made_terminal():
 
 
 def test_the_state_that_episodes_end_in_has_no_cell():
-    """CliffWalking may be started in its goal, which is then no end; the end stands beside the map."""
+    """If CliffWalking starts in its goal, this is not terminal; the end is a state outside the map."""
     mdp = from_gymnasium("CliffWalking-v1", no_damage, initial=47)
     assert mdp.num_states == 49
     assert mdp.layout.cell[47:].tolist() == [47, -1]
 
 
-def test_a_start_that_is_also_an_end_stays_alive():
+def test_an_initial_state_that_is_also_an_end_is_not_made_terminal():
     table = {0: {0: [(1.0, 1, 1, False)]}, 1: {0: [(1.0, 0, 1, True)]}}
     mdp = from_gymnasium(Table(table), no_damage)
     assert mdp.num_states == 3
@@ -143,9 +143,9 @@ def test_environments_without_a_table_are_refused_with_a_remedy():
         ModelError, match=r"it has none\. .* asure\.explore\(env\) .* OnlineShield\(env, unknown='allow'\)"
     ):
         from_gymnasium("Blackjack-v1")
-    with pytest.raises(ModelError, match=r"the states of env.unwrapped.P must be 0 … 1; use from_table"):
+    with pytest.raises(ModelError, match=r"the states of env.unwrapped.P must be 0 … 1\. Use from_table"):
         from_gymnasium(Table({0: {}, 5: {}}), no_damage)
-    with pytest.raises(ModelError, match="a fickle passenger is not in the environment's table"):
+    with pytest.raises(ModelError, match="must describe the environment; it has no fickle passenger"):
         from_gymnasium("Taxi-v4", no_damage, fickle_passenger=True)
 
 
@@ -169,9 +169,9 @@ def test_normalise_rescales():
     assert from_gymnasium(Table(table), no_damage, normalise=True).outcomes(0, 0)[0].probability == pytest.approx(1 / 3)
 
 
-def test_options_go_with_an_id_only():
+def test_options_need_an_id():
     env = gymnasium.make("FrozenLake-v1")
-    with pytest.raises(ModelError, match="is_slippery must go with an environment's id"):
+    with pytest.raises(ModelError, match="is_slippery must be passed with an environment's id"):
         from_gymnasium(env, no_damage, is_slippery=False)
     env.close()
 

@@ -65,7 +65,7 @@ def _spread(quantity, shape):
     return quantity.T[:, :, None] if quantity.ndim == 2 else quantity
 
 
-def test_damage_of_a_state_counts_on_the_way_out_and_can_count_on_the_way_in():
+def test_damage_of_a_state_counts_on_leaving_and_broadcast_on_entering():
     P = np.zeros((2, 3, 3))
     P[0, 0], P[1, 1] = [0, 0.5, 0.5], [0, 0, 1]
     D = np.array([0, 5, 0])
@@ -78,7 +78,7 @@ def test_damage_of_a_state_counts_on_the_way_out_and_can_count_on_the_way_in():
         assert [into.outcomes(0, 0), into.outcomes(1, 1)] == [[(1, 0.5, 0, 5), (2, 0.5, 0, 0)], [(2, 1, 0, 0)]]
 
 
-def test_what_would_never_count_is_refused():
+def test_values_that_would_never_count_are_refused():
     P = np.zeros((1, 3, 3))
     P[0, 0] = [0, 0.5, 0.5]
     matrices = [sparse.csr_array(P[0])]
@@ -102,7 +102,7 @@ def test_what_would_never_count_is_refused():
     P[0, 1, 1] = 1  # a terminal state that has its self-loop
     with pytest.raises(
         ModelError,
-        match=r"terminal state 1 must have .*got reward 0 and damage 5 at state 1, action 0, next state 1\. Take",
+        match=r"terminal state 1 must only have .*got reward 0 and damage 5 at state 1, action 0, next state 1\. Take",
     ):
         from_matrices(P, 0, [0, 5, 0], terminal=[1, 2])
 
@@ -111,13 +111,13 @@ def test_sparse_entries_that_are_stored_twice_add_up():
     twice = sparse.coo_array(([0.5, 0.5, 1.0], ([0, 0, 1], [1, 1, 1])), shape=(2, 2))
     mdp = from_matrices([twice], [sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(2, 2))])
     assert mdp.outcomes(0, 0) == [(1, 1.0, 3.0, 0)]
-    assert twice.nnz == 3  # the caller's matrix is as it was
+    assert twice.nnz == 3  # the caller's matrix is unchanged
     rows = sparse.csr_array((np.array([0.5, 0.5, 1.0]), np.array([1, 1, 1]), np.array([0, 2, 3])), shape=(2, 2))
     assert from_matrices([rows]).outcomes(0, 0) == [(1, 1.0, 0.0, 0)]
     assert rows.nnz == 3
 
 
-def test_a_row_of_zeros_is_an_action_that_is_not_there():
+def test_an_action_with_a_row_of_zeros_is_not_available():
     P = np.array([[[0, 1], [0, 1]], [[1, 0], [0, 0]]])
     mdp = from_matrices(P)
     assert mdp.actions(0).tolist() == [0, 1]
@@ -159,6 +159,16 @@ def test_bad_sparse_input_is_refused():
         from_matrices([])
     with pytest.raises(ModelError, match=r"probabilities\[1\] must have shape \(2, 2\); got \(3, 3\)"):
         from_matrices([eye, sparse.eye_array(3)])
+    for bad, message in (
+        ("abc", r"probabilities\[1\] must be an array of numbers; got <U3"),
+        ([[1, 0], [1]], r"probabilities\[1\] must be an array of numbers; "),
+        (1.0, r"probabilities\[1\] must have shape \(2, 2\); got \(\)"),
+        (np.zeros((2, 2, 2)), r"probabilities\[1\] must have shape \(2, 2\); got \(2, 2, 2\)"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            from_matrices([eye, bad])
+    with pytest.raises(ModelError, match=r"rewards\[0\] must have shape \(1, 1\); got \(\)"):
+        from_matrices([eye, eye], [1.0, eye])
     with pytest.raises(ModelError, match=r"rewards must be \(1, 2, 2\) .*got shape \(2, 2, 2\)"):
         from_matrices([eye], [eye, eye])
     with pytest.raises(ModelError, match=r"damages must be \(2, 1\) .*got shape \(2, 2\)"):

@@ -29,7 +29,7 @@ def test_a_table_and_transitions_agree(content):
     assert mdp.state_names == tuple(named)
 
 
-def test_a_table_is_pleasant_to_write():
+def test_short_forms_of_a_table():
     mdp = from_table(
         {"circle": {"left": [(0.6, "circle", 1, 1), (0.4, "circle", 1)], "right": (1, "square")}}, terminal=["square"]
     )

@@ -1,4 +1,4 @@
-"""from_transitions: the same content is the same model, and nonsense is refused with its place."""
+"""from_transitions: equal content gives equal models, and invalid input is refused with its place."""
 
 import numpy as np
 import pytest
@@ -192,13 +192,13 @@ BAD = [
     ({"terminal": "b"}, r"terminal must be integers; got <U1 such as 'b'\. Use from_table"),
     ({"states": [True, False, False]}, r"states must be integers; got bool"),
     ({"states": [0, 0, 5]},
-     r"every state must have a choice; state 2 has none \(and 2 more states\)\. If nothing happens"),
+     r"every state must have a choice; state 2 has none \(and 2 more states\)\. If it is terminal"),
     ({"states": [0, 0, 10**12]}, r"every state must have a choice; state 2 has none \(and 9.* more states\)"),
     ({"num_states": 3, "state_names": ["a", "b", "c"]}, r"every state must have a choice; state 2 'c' has none\."),
     ({"actions": [0, 0, 2**31]}, r"actions must be at most 2147483646; got 2147483648 at entry 2"),
     ({"actions": [0, 0]}, r"equal lengths; got states 3, actions 2, next_states 3"),
     ({"terminal": [0, 1]},
-     r"terminal state 0 must have damage- and reward-free self-loops or no outcomes; "
+     r"terminal state 0 must only have self-loops without damage and reward, or no outcomes; "
      r"got reward 1 and damage 1 at entry 0 \(state 0, action 0, next state 0\) \(and 2 more entries\)"),
     ({"terminal": [1.5]}, r"terminal must be integers; got 1.5"),
     ({"terminal": [-1]}, r"terminal must not be negative; got -1"),
@@ -232,7 +232,7 @@ def test_an_unknown_initial_name_suggests_the_nearest():
         build(initial="strat", state_names=["start", "end"])
 
 
-def test_nothing_at_all_is_refused():
+def test_empty_input_is_refused():
     with pytest.raises(ModelError, match="a model must have at least one state; got none"):
         from_transitions([], [], [], [], [], [])
 

@@ -27,7 +27,7 @@ def test_a_value_in_each_cell():
     assert draw_map(mdp, [True, False, True]) == "1 0\n# 1"
 
 
-def test_the_package_agrees_on_what_infinite_is():
+def test_all_modules_have_the_same_infinity():
     assert drawing.NO_BUDGET == INFINITE
 
 
@@ -38,14 +38,14 @@ def test_states_without_a_place_are_not_drawn():
     assert draw_map(mdp, [7, 8, 9]) == "9 . 7"
 
 
-def test_what_cannot_be_drawn():
+def test_models_that_cannot_be_drawn():
     mdp = from_map(MAP)
     with pytest.raises(ModelError, match=r"one number or text for each of the 3 states; got int64 of shape \(2,\)"):
         draw_map(mdp, [1, 2])
     with pytest.raises(ModelError, match=r"for each of the 3 states; got object of shape \(3,\)"):
         draw_map(mdp, [1, 2, None])
-    with pytest.raises(ModelError, match="only a model with a layout can be drawn; this one has none"):
+    with pytest.raises(ModelError, match="must have a layout to be drawn; it has none"):
         draw_map("paper")
     twice = Layout(rows=1, columns=1, cell=np.array([0, 0], np.int32), text=(".",))
-    with pytest.raises(ModelError, match="several share a cell"):
+    with pytest.raises(ModelError, match="several states share a cell"):
         draw_map(from_transitions([0], [0], [1], [1], [0], [0], terminal=[1], layout=twice))

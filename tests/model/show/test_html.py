@@ -1,4 +1,4 @@
-"""What notebooks show: every value has a card, hostile names stay text, and large things are cut."""
+"""HTML for notebooks: every result has a card, hostile names stay text, and large content is shortened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTILE = [
 
 
 class Reader(HTMLParser):
-    """The elements and the text of a page; fails on what is not balanced."""
+    """The elements and the text of a page; fails on unbalanced tags."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -56,7 +56,7 @@ def shown(value) -> Reader:
 
 
 def everything(mdp, budget=3):
-    """A model, and all that can be made of it and shown."""
+    """A model, and all kinds of results for it."""
     minimal = asure.minimal_budget(mdp)
     shield = asure.Shield(minimal)
     values = [mdp, minimal, shield]
@@ -88,7 +88,7 @@ def test_a_budget_is_drawn_with_its_numbers():
     assert f"{mdp.state_name(0)} needs 0" in reader.text
 
 
-def test_a_solution_says_what_printing_it_says():
+def test_the_card_of_a_solution_has_its_printed_text():
     solution = asure.solve_policy("hazard-map", asure.AlmostSure(3))
     text = shown(solution).text
     assert "31.53587464" in text
@@ -96,7 +96,7 @@ def test_a_solution_says_what_printing_it_says():
     assert "→" in text
 
 
-def test_a_randomised_policy_and_a_curve_that_nobody_asked_for():
+def test_a_randomised_policy_and_a_solution_without_a_curve():
     expected = asure.solve_policy("paper", asure.Expected(1))
     assert "left 0.5, right 0.5" in shown(expected.policy).text
     assert "budget" not in shown(expected).text, "a curve that is only computed when asked for is not shown"
@@ -132,7 +132,7 @@ def test_hostile_characters_of_a_map_stay_text():
     assert "&" in shown(mdp).text
 
 
-def test_large_models_are_cut():
+def test_large_models_are_shortened():
     count = 30_000
     states = np.arange(count)
     mdp = asure.from_transitions(

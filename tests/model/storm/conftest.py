@@ -1,4 +1,4 @@
-"""What the tests of Storm share."""
+"""Fixtures of the tests of Storm."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def race(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def endless(tmp_path: Path) -> Path:
-    """So many states that nobody builds them."""
+    """A program with too many states to build."""
     path = tmp_path / "endless.prism"
     variables = " ".join(f"x{i} : [0..9] init 0;" for i in range(12))
     commands = " ".join(f"[] x{i}<9 -> (x{i}'=x{i}+1);" for i in range(12))

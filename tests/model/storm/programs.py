@@ -1,4 +1,4 @@
-"""Programs that Storm reads, and what tests ask of models that went through it."""
+"""Programs for Storm, and helpers that compare models after a round trip through Storm."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def steps(mdp: MDP, name: str) -> set[tuple[str, str, str, float, float, int]]:
 
 
 def jani(first: int, second: int, *, gain: int = 0) -> dict[str, Any]:
-    """One step from l0 to l1, or back to l0; its two destinations hurt by ``first`` and ``second``."""
+    """One step from l0 to l1, or back to l0; its two destinations do damage ``first`` and ``second``."""
 
     def destination(location: str, damage: int) -> dict[str, Any]:
         assignments = [{"ref": "hurt", "value": damage}, {"ref": "gain", "value": gain * (location == "l1")}]

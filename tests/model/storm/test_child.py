@@ -1,4 +1,4 @@
-"""What Storm is asked for: conditions, goals, scales, intervals, parameters, and sums that round."""
+"""Conditions, goals, scales, intervals, parameters, and sums with rounding errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .programs import (
 
 
 @pytest.mark.parametrize("p", [0.06, 0.12, 1e-5, "1/3", 0.94])
-def test_rounding_does_not_make_a_model_wrong(tmp_path, p):
+def test_rounded_probabilities_are_accepted(tmp_path, p):
     path = tmp_path / "coin.prism"
     path.write_text(
         "mdp const double p; module m s : [0..2] init 0; [go] s=0 -> p : (s'=1) + 1-p : (s'=2); "
@@ -45,7 +45,7 @@ def test_rounding_does_not_make_a_model_wrong(tmp_path, p):
     assert minimal_budget(mdp).smallest_budget() == 1
 
 
-def test_sums_and_ranges_are_checked_all_the_same(tmp_path):
+def test_sums_and_ranges_are_still_checked(tmp_path):
     path = tmp_path / "coin.prism"
     path.write_text(
         "mdp module m s : [0..2] init 0; [] s=0 -> 0.06 : (s'=1) + 0.94 : (s'=7); endmodule label \"b\" = s=1;"
@@ -59,8 +59,8 @@ def test_sums_and_ranges_are_checked_all_the_same(tmp_path):
         from_prism(path, damage="b")
 
 
-def test_a_deadlock_is_an_end(tmp_path):
-    """Who has crashed does not crash again and again, as Storm's self-loop would have it."""
+def test_deadlocks_are_terminal(tmp_path):
+    """A crash counts once, although Storm adds a self-loop to the deadlock."""
     path = tmp_path / "crash.prism"
     path.write_text(
         "mdp module m s : [0..2] init 0; [drive] s=0 -> 0.5 : (s'=1) + 0.5 : (s'=2); [rest] s=1 -> true; endmodule "
@@ -83,7 +83,7 @@ def test_a_deadlock_is_an_end(tmp_path):
 def test_damage_of_states_that_are_never_left_is_refused(
     tmp_path: Path, rewards: str, goal: str | None, got: str
 ) -> None:
-    """Storm leaves state rewards of deadlocks out, and so a budget of 0 would look safe."""
+    """Storm drops state rewards of deadlocks, so a budget of 0 would look safe."""
     path = tmp_path / "crash.prism"
     path.write_text(
         "mdp const int X = 2; formula late = s>=X; module m s : [0..2] init 0; last : [0..10] init 0; "
@@ -122,7 +122,7 @@ def test_damage_of_locations_is_refused_where_deadlocks_may_have_some(tmp_path: 
     assert from_prism(path, damage="hurt").max_damage == 5
     del model["automata"][0]["edges"][1]
     path.write_text(json.dumps(model))
-    with pytest.raises(ModelError, match="must be 0 where runs end; got the reward of a location, perhaps at state 1"):
+    with pytest.raises(ModelError, match="must be 0 where runs end; got possibly the reward of a location at state 1"):
         from_prism(path, damage="hurt")
 
 
@@ -155,12 +155,12 @@ def test_conditions_are_damage_and_goals(race: Path) -> None:
     ends = mdp.is_terminal()
     assert ends.tolist() == ["x=3" in name for name in mdp.state_names or ()]
     assert (mdp.reward[~ends[mdp.choice_states()[mdp.outcome_choices()]]] == -1).all()
-    assert minimal_budget(mdp).smallest_budget() == 3  # the last heat hurts before the run ends
+    assert minimal_budget(mdp).smallest_budget() == 3  # the damage of the step into the goal counts
     assert from_prism(race, damage="hot", goal="done") == from_prism(race, damage="hot & true", goal='"done"')
     assert from_prism(race, damage="late & hot").damage.sum() == from_prism(race, damage="x>=2 & hot").damage.sum()
 
 
-def test_entering_hurts_once(race: Path) -> None:
+def test_entering_counts_once(race: Path) -> None:
     stays = from_prism(race, damage="x>=1", goal="done")
     enters = from_prism(race, damage="enters:x>=1", goal="done")
     assert minimal_budget(stays).smallest_budget() == 3
@@ -176,7 +176,7 @@ def load_again(mdp: MDP, folder: Path) -> MDP:
 
 
 def test_a_scale_rounds_up_exactly(race: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"got 400 at .*the unit that it is counted in: at least 1\.57 here"):
+    with pytest.raises(ModelError, match=r"got 400 at .*the unit of damage: at least 1\.57 here"):
         from_prism(race, damage="heat", goal="done")
     assert from_prism(race, damage="heat", goal="done", scale=1.57).max_damage == 255
     mdp = from_prism(race, damage="heat", goal="done", scale=2)
@@ -203,7 +203,7 @@ def test_a_scale_rounds_up_exactly(race: Path, tmp_path: Path) -> None:
         ({"damage": "hot", "goal": "go"}, r"unknown goal 'go'"),
         (
             {"damage": "done & x=1"},
-            r"'done & x=1' must be a condition .*inside a condition, labels stand in .*: .done.",
+            r"'done & x=1' must be a condition .*inside a condition, labels need double quotes: .done.",
         ),
         ({"damage": "x==3"}, r"'x==3' must be a condition such as 'x=3 & y>0'; write = to compare"),
         ({"damage": "x="}, r"'x=' must be a condition such as 'x=3 & y>0'; write = to compare"),
@@ -211,10 +211,10 @@ def test_a_scale_rounds_up_exactly(race: Path, tmp_path: Path) -> None:
         ({"damage": "x=1 and hot"}, r"'x=1 and hot' must be a condition .*; write = to compare, & and \| to combine"),
         ({"damage": "not hot"}, r"'not hot' must be a condition .*and ! for not"),
         ({"damage": "hot", "goal": "x=1 OR hot"}, r"'x=1 OR hot' must be a condition .*; write = to compare"),
-        ({"damage": "x+1"}, r"'x\+1' must be a condition such as 'x=3 & y>0'; it is a number, neither true nor false"),
+        ({"damage": "x+1"}, r"'x\+1' must be a condition such as .*; its value is a number, not true or false"),
         ({"damage": "x=1 x=2"}, r"'x=1 x=2' must be a condition such as 'x=3 & y>0'; .*parse"),
         ({"damage": "P>=1 [F hot]"}, r"unknown variable 'P'"),
-        ({"damage": "hot", "goal": "x=0 & hot"}, r"goal 'x=0 & hot' must hold somewhere; no state of .*race.prism"),
+        ({"damage": "hot", "goal": "x=0 & hot"}, r"goal 'x=0 & hot' must .*; it holds in no state of .*race.prism"),
     ],
 )
 def test_bad_conditions(race: Path, roles: dict[str, str], message: str) -> None:
@@ -229,7 +229,7 @@ def test_a_goal_that_cannot_be_reached_names_the_state(tmp_path: Path) -> None:
         "state 0 init\n\taction 0\n\t\t0 : 1\nstate 1 end\n\taction 0\n\t\t1 : 1\n"
     )
     with pytest.raises(
-        ModelError, match=r"goal 'end' must be reachable; it cannot be reached from state 0 of .*apart.drn on"
+        ModelError, match=r"goal 'end' must be reachable .*; it cannot be reached from state 0 of .*apart.drn"
     ):
         from_prism(path, damage="init", goal="end")
 
@@ -245,7 +245,7 @@ def test_properties_of_jani_name_goals(tmp_path: Path) -> None:
     path.write_text(json.dumps(model))
     mdp = from_prism(path, damage="hurt", goal="arrive")
     assert mdp == from_prism(path, damage="hurt", goal="end")
-    with pytest.raises(ModelError, match=r"'remain' must be a condition .*the property must ask to reach something"):
+    with pytest.raises(ModelError, match=r"'remain' must be a condition .*the property must be about reaching states"):
         from_prism(path, damage="hurt", goal="remain")
     with pytest.raises(
         UnknownName, match=r"unknown goal 'arive'. Did you mean 'arrive'\?.*properties 'arrive', 'remain'"
@@ -253,7 +253,7 @@ def test_properties_of_jani_name_goals(tmp_path: Path) -> None:
         from_prism(path, damage="hurt", goal="arive")
 
 
-def test_variables_of_a_jani_automaton_go_by_their_own_names(tmp_path: Path) -> None:
+def test_variables_of_a_jani_automaton_keep_their_names(tmp_path: Path) -> None:
     path = tmp_path / "local.jani"
     model = jani(0, 0)
     bounded = {"kind": "bounded", "base": "int", "lower-bound": 0, "upper-bound": 3}
@@ -337,13 +337,11 @@ INTERVALS = "mdp const double p=0.9; module m x:[0..2] init 0; [go] x=0 -> {} : 
         ("[0.5,1]", "[0.5,1.5]", r"got \[0.5, 1.5\] for \(x' = 2\)"),
         ("[p,0.7+x]", "[0.1,0.9]", r"got \[0, 0\] for the step to state 1 'x=1' at state 0 'x=0', action 'go'"),
         ("[x-0.5,0.7]", "[0.1,0.9]", r"got \[-0.5, 0.7\] for the step to state 1 'x=1'"),
-        ("[0.6,0.7]", "[0.7,0.9]", r"sums of those at state 0 'x=0', action 'go' lie within \[1.3, 1.6\]"),
-        ("[0.1,0.2]", "[0.1,0.2]", r"sums of those at state 0 'x=0', action 'go' lie within \[0.2, 0.4\]"),
+        ("[0.6,0.7]", "[0.7,0.9]", r"their sums at state 0 'x=0', action 'go' lie within \[1.3, 1.6\]"),
+        ("[0.1,0.2]", "[0.1,0.2]", r"their sums at state 0 'x=0', action 'go' lie within \[0.2, 0.4\]"),
     ],
 )
-def test_intervals_that_hold_no_probabilities_are_refused(
-    tmp_path: Path, first: str, second: str, message: str
-) -> None:
+def test_intervals_without_a_distribution_are_refused(tmp_path: Path, first: str, second: str, message: str) -> None:
     path = tmp_path / "iv.prism"
     path.write_text(INTERVALS.format(first, second))
     with pytest.raises(ModelError, match=rf"iv.prism: .*interval.*{message}"):
@@ -351,7 +349,7 @@ def test_intervals_that_hold_no_probabilities_are_refused(
 
 
 @pytest.mark.parametrize("reversed_at", [0, 1])
-def test_a_reversed_interval_shows_where_others_lead_to_the_same_state(tmp_path: Path, reversed_at: int) -> None:
+def test_a_reversed_interval_is_found_among_others_to_the_same_state(tmp_path: Path, reversed_at: int) -> None:
     path = tmp_path / "iv.prism"
     pair = ["[0.9,0.7+x] : (x'=1)", "[0.1,0.2] : (x'=1)"]
     path.write_text(INTERVALS.format(" + ".join([*pair[reversed_at:], *pair[:reversed_at], "[0.1,0.2]"]), "[0.1,0.9]"))
@@ -401,7 +399,7 @@ def test_constants_that_are_named_like_operators_of_storm(tmp_path: Path, letter
     mdp = from_prism(path, damage=f"x={letter}", goal=f"{letter}<=x", constants="K=2")
     assert mdp.labels[f"x={letter}"].tolist() == [False, False, False, True]
     path.write_text("mdp module m U:[0..2] init 0; [go] U<2 -> (U'=U+1); endmodule")
-    with pytest.raises(ModelError, match=r"Storm takes U for an operator. Rename it, or name a label that the model"):
+    with pytest.raises(ModelError, match=r"Storm reads U as an operator. Rename it, or pass a label that the model"):
         from_prism(path, damage="U=1")
 
 
@@ -440,7 +438,7 @@ def test_names_are_listed_once_and_by_kind(tmp_path: Path) -> None:
         from_prism(path, damage="nothing")
 
 
-def test_rates_are_refused_without_options_that_nobody_can_pass(tmp_path: Path) -> None:
+def test_the_error_for_rates_suggests_no_option_of_storm(tmp_path: Path) -> None:
     path = tmp_path / "queue.prism"
     path.write_text("ctmc module m x:[0..2] init 0; [] x=0 -> 2:(x'=1); endmodule")
     with pytest.raises(ModelError, match=r"must be a Markov decision process .*it is of type CTMC\.$"):

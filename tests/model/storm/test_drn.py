@@ -1,4 +1,4 @@
-"""DRN files, of others and of our own."""
+"""DRN files of other programs and of this package."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_drn(program: Path, tmp_path: Path) -> None:
         from_prism(path, damage="toll", constants="N=2")
 
 
-def test_rewards_that_a_drn_file_has_lost_are_not_taken_for_zero(tmp_path: Path) -> None:
+def test_rewards_that_a_drn_file_cannot_hold_are_not_read_as_zero(tmp_path: Path) -> None:
     from stormpy.io import export_to_drn
 
     path = tmp_path / "lost.drn"
     export_to_drn(to_storm(from_transitions([0, 0], [0, 0], [0, 1], [0.5, 0.5], [0, 0], [1, 0], terminal=[1])), path)
-    with pytest.raises(FileError, match=r"lost.drn: reward 'damage' .* holds no values. A DRN file loses"):
+    with pytest.raises(FileError, match=r"lost.drn: reward 'damage' .* has no values. DRN files cannot hold"):
         from_prism(path, damage="damage")
 
 
@@ -108,7 +108,7 @@ def test_drn_compressed_and_without_the_number_of_choices(program: Path, tmp_pat
 def test_drn_files_keep_budgets_and_returns(mdp: MDP, tmp_path: Path) -> None:
     import stormpy
 
-    assume(mdp.damage.any() and mdp.reward.any())  # Storm forgets a reward structure of zeros
+    assume(mdp.damage.any() and mdp.reward.any())  # Storm drops a reward structure of zeros
     path = tmp_path / "model.drn"
     mdp.save(path)
     options = stormpy.io.DirectEncodingParserOptions()
@@ -122,7 +122,7 @@ def test_drn_files_keep_budgets_and_returns(mdp: MDP, tmp_path: Path) -> None:
     assert "relay" in back.labels or per_step == pytest.approx(0)
 
 
-def test_drn_comes_back(race: Path, tmp_path: Path) -> None:
+def test_drn_files_restore_the_model(race: Path, tmp_path: Path) -> None:
     mdp = from_prism(race, damage="heat", scale=2, goal="done", cost="steps")
     mdp.save(tmp_path / "race.drn")
     back = from_prism(tmp_path / "race.drn", damage="damage", reward="reward")

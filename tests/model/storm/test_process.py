@@ -1,4 +1,4 @@
-"""Storm runs in a process of its own: whatever happens there ends there."""
+"""Storm runs in a child process: its crashes and limits only end the child."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def test_without_stormpy_the_install_command_is_printed(program: Path, monkeypat
         to_storm(from_transitions([0], [0], [0], [1], [0], [0]))
 
 
-def test_an_exception_in_the_child_is_told_as_what_it_is(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_the_child_is_reported(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from almostsure.model.storm import process
 
     broken = program.with_name("child.py")
     text = process.CHILD.read_text("utf-8").replace("kind = str(model.model_type)", "kind = {}['nothing']")
     broken.write_text(text, "utf-8")
     monkeypatch.setattr(process, "CHILD", broken)
-    with pytest.raises(ModelError, match=r"could not be taken over from Storm \(KeyError: 'nothing'\)\."):
+    with pytest.raises(ModelError, match=r"Storm's model could not be exported \(KeyError: 'nothing'\)\."):
         from_prism(program, damage="cliff", constants="N=3")
 
 
-def test_a_division_by_zero_ends_storm_only(tmp_path: Path) -> None:
+def test_a_division_by_zero_only_ends_the_child(tmp_path: Path) -> None:
     path = tmp_path / "zero.prism"
     path.write_text("mdp\nconst int N = 1/0;\nmodule m\n x : [0..mod(3,0)] init 0;\n [] true -> (x'=0);\nendmodule\n")
     with pytest.raises(ModelError, match=r"zero.prism: Storm"):
@@ -71,7 +71,7 @@ def test_a_division_by_zero_ends_storm_only(tmp_path: Path) -> None:
 def test_time_and_memory_limits(endless: Path) -> None:
     with pytest.raises(LimitReached, match=r"Storm has not built the model within 1.5 s. Pass a larger time_limit="):
         from_prism(endless, damage="x0=9", time_limit=1.5)
-    with pytest.raises(NotEnoughMemory, match=r"Storm ran out of its memory of 256 MiB. Pass a larger memory_limit="):
+    with pytest.raises(NotEnoughMemory, match=r"Storm ran out of memory \(the limit was 256 MiB\)\. Pass a larger"):
         from_prism(endless, damage="x0=9", memory_limit=256 * 2**20)
     with pytest.raises(ArgumentError, match="time_limit must be a positive number of seconds; got 0"):
         from_prism(endless, damage="x0=9", time_limit=0)
@@ -79,8 +79,8 @@ def test_time_and_memory_limits(endless: Path) -> None:
         from_prism(endless, damage="x0=9", memory_limit=1000)
 
 
-def test_an_interrupt_ends_storm(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interrupt comes while Storm is being waited for."""
+def test_an_interrupt_ends_the_child(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interrupt is raised while the parent waits for Storm."""
     started = []
     real = subprocess.Popen.communicate
 

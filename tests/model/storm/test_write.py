@@ -1,4 +1,4 @@
-"""Models handed to Storm, and back."""
+"""Models passed to Storm, and read back."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_to_storm_and_back(mdp: MDP, tmp_path: Path) -> None:
     assert labelled["terminal"] == np.flatnonzero(mdp.is_terminal()).tolist()
     assert labelled["relay"] == list(range(mdp.num_states, split.num_states))
     path = tmp_path / "back.umb"
-    export_to_umb(model, path)  # compressed, as Storm likes it
+    export_to_umb(model, path)  # compressed, Storm's default
     assert load(path) == split
 
 
 def test_storm_computes_with_our_damage() -> None:
-    """Two tries, each hurting by 2 with probability 1/4 and by 0 otherwise: 1 unit of damage is expected."""
+    """Two tries, each with damage 2 with probability 1/4: the expected damage is 1."""
     import stormpy
 
     mdp = from_transitions(
@@ -76,7 +76,7 @@ def test_every_example_goes_through_storm_and_back(name: str, tmp_path: Path) ->
 
 
 def check(mdp: MDP, formula: str) -> float:
-    """What Storm says about the start."""
+    """Storm's result for the initial state."""
     import stormpy
 
     result = stormpy.model_checking(to_storm(mdp), stormpy.parse_property(formula))

@@ -1,4 +1,4 @@
-"""What the tests of UMB files share."""
+"""Fixtures of the tests of UMB files."""
 
 from __future__ import annotations
 

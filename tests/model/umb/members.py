@@ -19,7 +19,7 @@ Members = dict[str, bytes]
 
 
 def example(**changes: Any) -> MDP:
-    """Random damage to one successor, an initial distribution, names, a layout, an action that nothing uses."""
+    """Random damage to one successor, an initial distribution, names, a layout, an unused action."""
     options: dict[str, Any] = dict(
         terminal=[2],
         initial={0: 0.3, 2: 0.7},
@@ -106,7 +106,7 @@ def write_members(path: Path, members: Members) -> Path:
 
 
 def seal(path: Path) -> Path:
-    """Put the checksum behind a file, as save does."""
+    """Append the checksum to a file, as save does."""
     content = path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     path.write_bytes(content + f"almostsure sha256 {digest}".encode().ljust(512, b"\0"))
@@ -160,7 +160,7 @@ def foreign_members(index: dict[str, Any] | None = None, **changes: bytes) -> Me
 
 
 def annotated(group: str, name: str, change: dict[str, Any], **changes: bytes) -> Members:
-    """With a change of one annotation in the index, or a new one."""
+    """The foreign model with one annotation changed or added."""
     index = foreign_index()
     index["annotations"][group][name] = index["annotations"][group].get(name, {"type": DOUBLE}) | change
     return foreign_members(index, **changes)

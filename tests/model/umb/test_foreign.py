@@ -58,7 +58,7 @@ def test_a_reward_called_reward_is_taken_unless_told_otherwise(path: Path) -> No
     assert load(path, damage="reward").damage.tolist() == [1, 1, 2, 3]
 
 
-def test_a_file_without_damage_says_what_it_has(path: Path) -> None:
+def test_the_error_for_an_unknown_damage_lists_the_names_in_the_file(path: Path) -> None:
     index = foreign_index(**{"#choice-actions": 2})
     index["annotations"] = {
         "rewards": {"damages": {"applies-to": ["branches"], "type": DOUBLE}},
@@ -83,7 +83,7 @@ def test_a_file_without_damage_says_what_it_has(path: Path) -> None:
     assert load(path, damage="crash").action_names == ("go", "leap")
 
 
-def test_repeated_actions_and_nameless_ones_are_told_apart(path: Path) -> None:
+def test_repeated_and_nameless_actions_become_distinct(path: Path) -> None:
     index = foreign_index(**{"#states": 1, "#choices": 5, "#branches": 5, "#choice-actions": 3})
     members = foreign_members(
         index,
@@ -125,8 +125,8 @@ def test_several_initial_states_are_equally_likely(path: Path) -> None:
     assert mdp.initial_probabilities.tolist() == [0.5, 0.5]
 
 
-def test_what_umbi_writes_loads(path: Path) -> None:
-    """One step: stay with probability 1/4, else move on; entering the end hurts by 2."""
+def test_files_of_umbi_load(path: Path) -> None:
+    """One step: stay with probability 1/4, else move on; entering the end does damage 2."""
     umb = pytest.importorskip("umbi.umb")
     index = umb.index.UmbIndex.from_json(foreign_index(**{"#choices": 2, "#branches": 3}))
     model = umb.ExplicitUmb(
@@ -143,7 +143,7 @@ def test_what_umbi_writes_loads(path: Path) -> None:
     assert load(path).outcomes(0, 0) == [(0, 0.25, 0, 0), (1, 0.75, 0, 2)]
 
 
-def test_intervals_say_which_outcomes_are_possible(path: Path) -> None:
+def test_intervals_determine_the_possible_outcomes(path: Path) -> None:
     mdp = load(write_members(path, intervals(0.2, 0.8, 0.2, 0.8, 1, 1, 1, 1)), damage="damage")
     assert (mdp.damage.tolist(), mdp.probability.tolist()) == ([0, 1, 2, 0], [0.5, 0.5, 1, 1])
     assert not mdp.origin.is_bound
@@ -161,13 +161,13 @@ def test_intervals_must_be_of_probabilities(path: Path, bounds: tuple[float, flo
 
 
 def test_an_interval_of_zero_may_have_been_reversed(path: Path) -> None:
-    with pytest.raises(ModelError, match=r"got \[0, 0\] .*Storm makes \[0, 0\] of bounds in the wrong order"):
+    with pytest.raises(ModelError, match=r"got \[0, 0\] .*Storm replaces bounds in the wrong order by \[0, 0\]"):
         load(write_members(path, intervals(0, 0, 1, 1, 1, 1, 1, 1)), damage="damage")
 
 
 @pytest.mark.parametrize("bounds", [(0.6, 0.7, 0.5, 0.9), (0.1, 0.2, 0.1, 0.7)])
-def test_the_intervals_of_a_choice_must_hold_a_distribution(path: Path, bounds: tuple[float, ...]) -> None:
-    with pytest.raises(ModelError, match=r"sum to 1; the sums of those at state 0, choice 0 lie within \[(1.1|0.2), "):
+def test_the_intervals_of_a_choice_must_allow_a_distribution(path: Path, bounds: tuple[float, ...]) -> None:
+    with pytest.raises(ModelError, match=r"sum to 1; their sums at state 0, choice 0 lie within \[(1.1|0.2), "):
         load(write_members(path, intervals(*bounds, 1, 1, 1, 1)), damage="damage")
 
 
@@ -186,10 +186,12 @@ def test_goals_end_the_model_and_must_be_reachable(path: Path) -> None:
         return write_members(path, members | {"annotations/aps/wet/states/values.bin": u8(states)})
 
     assert load(wet(2), damage="damage", goal="wet").is_terminal().tolist() == [False, True]
-    with pytest.raises(ModelError, match=r"goal 'wet' must hold somewhere; no state of .* satisfies it"):
+    with pytest.raises(ModelError, match=r"goal 'wet' must hold in some state; it holds in no state of"):
         load(wet(0), damage="damage", goal="wet")
-    with pytest.raises(ModelError, match="goal 'wet' must be reachable; it cannot be reached from state 0"):
+    with pytest.raises(ModelError, match="reachable from all initial states; it cannot be reached from state 0"):
         load(wet(2, branch_to_target=u8(0, 0, 0, 1)), damage="damage", goal="wet")
+    with pytest.raises(ModelError, match="it cannot be reached from state 0"):  # only with probability 0
+        load(wet(2, branch_to_probability=f8(0, 1, 1, 1)), damage="damage", goal="wet")
 
 
 @pytest.mark.parametrize("goal", [None, "wet"])
@@ -216,11 +218,11 @@ def test_scales_must_be_positive_numbers(path: Path, scale: str) -> None:
 
 def test_damage_is_counted_in_the_unit_that_is_given(path: Path) -> None:
     write_members(path, foreign_members() | {"annotations/rewards/damage/branches/values.bin": f8(0.1, 0, 700, 0)})
-    with pytest.raises(ModelError, match=r"Pass scale=, the unit that it is counted in: at least 2\.75 here"):
+    with pytest.raises(ModelError, match=r"Pass scale=, the unit of damage: at least 2\.75 here"):
         load(path, damage="damage")
     for damages in ((0.5, 0, 255, 0), (0.5, 0, 1, 0)):
         members = foreign_members() | {"annotations/rewards/damage/branches/values.bin": f8(*damages)}
-        with pytest.raises(ModelError, match=r"got 0\.5 at .*is counted in, or name another damage\.$"):
+        with pytest.raises(ModelError, match=r"got 0\.5 at .*the unit of damage, or choose another damage\.$"):
             load(write_members(path.with_name("halves.umb"), members), damage="damage")
     mdp = load(path, damage="damage", scale=3)
     assert mdp.damage.tolist() == [0, 1, 234, 0]  # rounded up

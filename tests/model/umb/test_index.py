@@ -1,4 +1,4 @@
-"""What a UMB file says about itself is checked before it is believed."""
+"""The index of a UMB file is validated against the members of the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .members import (
 )
 
 
-def test_the_index_says_how_large_everything_is(path: Path) -> None:
+def test_the_index_has_all_sizes(path: Path) -> None:
     example().save(path)
     system = json.loads(read_members(path)["index.json"])["transition-system"]
     assert system == {
@@ -72,7 +72,7 @@ def with_index(**system: Any) -> Members:
             r"must hold actions 0 … 1; it holds 33686018",
         ),
         (foreign_members(state_to_choices=u8(0, 3, 2)), r"state-to-choices.bin' must run from 0 to 3"),
-        (foreign_members(choice_to_branches=u8(0, 3, 2, 4)), r"must never fall; entry 2 is 2 after 3"),
+        (foreign_members(choice_to_branches=u8(0, 3, 2, 4)), r"must not decrease; entry 2 is 2 after 3"),
         (foreign_members(choice_to_branches=u8(0, 2, 2, 4)), "choice 1 has none"),
         (foreign_members(branch_to_target=u8(1, 0, 2**63, 1)), r"states 0 … 1; entry 2 is 9223372036854775808"),
         (foreign_members(branch_to_target=u8(1, 0, 1, 2)), r"must hold states 0 … 1; entry 3 is 2"),
@@ -82,11 +82,11 @@ def with_index(**system: Any) -> Members:
         ),
         (
             {name: data for name, data in foreign_members().items() if name != "state-to-choices.bin"},
-            "member 'state-to-choices.bin' is missing, though the index counts 2 and 3",
+            "member 'state-to-choices.bin' is missing, but the index has 2 and 3",
         ),
         (
             {name: data for name, data in foreign_members().items() if name != "choice-to-branches.bin"},
-            "member 'choice-to-branches.bin' is missing, though the index counts 3 and 4",
+            "member 'choice-to-branches.bin' is missing, but the index has 3 and 4",
         ),
         (foreign_members(branch_to_probability=f8(0.5, 0.4, 1, 1)), r"model.umb: probabilities of .* must sum to 1"),
         (foreign_members(branch_to_probability=f8(0.5, np.nan, 1, 1)), "probabilities must lie"),
@@ -135,7 +135,7 @@ def test_unknown_number_types_are_refused(path: Path) -> None:
     with pytest.raises(CorruptFile, match="64-bit uint numbers; doubles and 128-bit rationals can be read"):
         load(write_members(path, foreign_members(index)))
     index["annotations"]["rewards"]["damage"]["applies-to"] = []
-    with pytest.raises(CorruptFile, match="must belong to states, choices or branches; it holds no values"):
+    with pytest.raises(CorruptFile, match="must belong to states, choices or branches; it has no values"):
         load(write_members(path, foreign_members(index)))
 
 
@@ -166,7 +166,7 @@ def test_the_index_must_not_be_huge(path: Path, monkeypatch: pytest.MonkeyPatch)
         load(path)
 
 
-def test_rewards_of_choices_count_what_depends_on_the_branch_by_its_mean(path: Path) -> None:
+def test_rewards_of_choices_use_the_mean_over_branches(path: Path) -> None:
     index = foreign_index()
     index["annotations"]["rewards"]["fuel"] = {"applies-to": ["choices", "branches"], "type": DOUBLE}
     folder = "annotations/rewards/fuel"
@@ -184,7 +184,7 @@ def test_rewards_of_choices_count_what_depends_on_the_branch_by_its_mean(path: P
     assert bounds.mean_reward("damage").tolist() == [0.5, 2, 0]  # as if both branches were equally likely
 
 
-def test_a_newer_format_says_so(path: Path) -> None:
+def test_a_newer_format_is_refused(path: Path) -> None:
     with pytest.raises(FileError, match="UMB version 2; this package reads up to 1"):
         load(write_members(path, foreign_members(foreign_index() | {"format-version": 2})))
     with pytest.raises(FileError, match="UMB version 9; this package reads up to 1"):

@@ -1,4 +1,4 @@
-"""Relay states, for programs that cannot tell outcomes apart."""
+"""Relay states, for programs that allow one outcome per choice and successor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .members import (
 
 
 def budgets(mdp: MDP, sweeps: int = 60) -> np.ndarray[Any, Any]:
-    """k* of the states by sweeping, cut off at a bound that no finite value reaches."""
+    """k* of the states by value iteration, up to a bound that no finite value reaches."""
     bound = 256 * mdp.num_states
     of_state = np.zeros(mdp.num_states, np.int64)
     for _ in range(sweeps * bound):
@@ -35,7 +35,7 @@ def budgets(mdp: MDP, sweeps: int = 60) -> np.ndarray[Any, Any]:
 
 @settings(max_examples=60, deadline=None)
 @given(mdp=models())
-def test_relays_part_what_storm_cannot_tell_apart_and_keep_the_budgets(mdp: MDP) -> None:
+def test_relays_separate_equal_successors_and_keep_the_budgets(mdp: MDP) -> None:
     split = with_relays(mdp)
     choices = split.outcome_choices().tolist()
     pairs = list(zip(choices, split.successor.tolist(), strict=True))
@@ -51,7 +51,7 @@ def test_relays_part_what_storm_cannot_tell_apart_and_keep_the_budgets(mdp: MDP)
         assert split is mdp
 
 
-def test_a_file_with_relays_says_which_states_are_relays(path: Path) -> None:
+def test_relays_have_a_label_in_files(path: Path) -> None:
     save(example(), path, relay=True)
     bits = read_members(path)["annotations/aps/relay/states/values.bin"]
     assert bits[0] == 0b1000

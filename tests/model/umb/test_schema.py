@@ -1,4 +1,4 @@
-"""The index of a UMB file, entry by entry: what it may say, and which entry an error names."""
+"""The index of a UMB file, entry by entry: the allowed values, and the entry that an error names."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_valuations_become_names(path: Path) -> None:
     assert mdp.state_names == ("flag=true, x=2, y=0, z=0", "flag=true, x=2, y=0, z=0 (2)")
 
 
-def test_valuations_of_unknown_kinds_are_left_alone(path: Path) -> None:
+def test_valuations_of_unknown_kinds_are_ignored(path: Path) -> None:
     index = foreign_index()
     index["valuations"] = {
         "states": {"unique": True, "classes": [{"variables": [{"name": "x", "type": {"type": "rational", "size": 8}}]}]}
@@ -64,7 +64,7 @@ def test_valuations_of_unknown_kinds_are_left_alone(path: Path) -> None:
         (33, 0, [2**31, -(2**31)], np.int64),
     ],
 )
-def test_integers_of_any_width_become_as_narrow_as_they_can_be(
+def test_integers_of_any_width_get_the_narrowest_type(
     path: Path, bits: int, offset: int, values: list[int], dtype: type
 ) -> None:
     """Three bits, the number, and padding up to a whole byte; offsets are added."""

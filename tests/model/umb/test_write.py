@@ -1,4 +1,4 @@
-"""Models are saved as UMB files and come back as they were."""
+"""Saving models to UMB files and loading them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .members import (
 
 
 def learned(end: int | None, unknown: int | None) -> MDP:
-    """Two observed states, and those of the end and the unknown that are wanted."""
+    """Two observed states, perhaps with an end and an unknown."""
     count = 2 + (end is not None) + (unknown is not None)
     extra = list(range(2, count))
     plain = from_transitions(
@@ -48,7 +48,7 @@ def learned(end: int | None, unknown: int | None) -> MDP:
 
 @pytest.mark.usefixtures("reading")
 @pytest.mark.parametrize("changes", [{}, {"state_names": None, "action_names": None, "layout": None, "initial": 1}])
-def test_a_saved_model_comes_back(path: Path, changes: dict[str, Any]) -> None:
+def test_a_saved_model_is_restored(path: Path, changes: dict[str, Any]) -> None:
     mdp = example(**changes)
     mdp.save(path)
     assert_same(load(path), mdp)
@@ -87,7 +87,7 @@ def test_a_damaged_array_is_refused_when_the_file_is_loaded(path: Path, name: st
 
 
 @pytest.mark.parametrize(("end", "unknown"), [(None, None), (2, None), (None, 2), (2, 3)])
-def test_the_end_and_the_unknown_come_back(path: Path, end: int | None, unknown: int | None) -> None:
+def test_the_end_and_the_unknown_are_restored(path: Path, end: int | None, unknown: int | None) -> None:
     mdp = learned(end, unknown)
     mdp.save(path)
     again = load(path)
@@ -124,7 +124,7 @@ def test_umbi_reads_what_we_write(path: Path) -> None:
     assert found.state_is_initial == [True, False, True]
 
 
-def test_a_stored_fingerprint_is_not_believed(path: Path) -> None:
+def test_a_wrong_stored_fingerprint_is_refused(path: Path) -> None:
     save(example(), path)
     members = read_members(path)
     stored = example().fingerprint
@@ -135,7 +135,7 @@ def test_a_stored_fingerprint_is_not_believed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("hidden", ["almostsure", "file-data", "parameters", "fingerprint", "state-names"])
-def test_a_damaged_index_cannot_pass_for_another_programs(path: Path, hidden: str) -> None:
+def test_a_file_with_a_damaged_index_is_not_taken_for_a_foreign_one(path: Path, hidden: str) -> None:
     save(example(), path)
     content = path.read_bytes()
     at = content.index(f'"{hidden}"'.encode())
@@ -143,10 +143,10 @@ def test_a_damaged_index_cannot_pass_for_another_programs(path: Path, hidden: st
     with pytest.raises(CorruptFile, match="damaged: its content does not have the checksum"):
         load(path)
     path.write_bytes(path.read_bytes()[:-512])
-    with pytest.raises(CorruptFile, match=r"the checksum that almostsure writes at the end is missing"):
+    with pytest.raises(CorruptFile, match=r"the checksum of almostsure at its end is missing"):
         load(path)
     if hidden in ("file-data", "parameters", "fingerprint"):
-        with pytest.raises(CorruptFile, match=r"must hold the version|fingerprint"):
+        with pytest.raises(CorruptFile, match=r"must have the version|fingerprint"):
             load(seal(path))
 
 
@@ -157,7 +157,7 @@ def test_a_saved_model_keeps_its_damage_and_reward(path: Path, other: dict[str, 
         load(path, **other)
 
 
-def test_a_newer_arrangement_says_so(path: Path) -> None:
+def test_a_newer_file_version_is_refused(path: Path) -> None:
     save(example(), path)
     members = read_members(path)
     members["index.json"] = members["index.json"].replace(b'"version": 1', b'"version": 2')
@@ -166,7 +166,7 @@ def test_a_newer_arrangement_says_so(path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [-1.0, 256.0, 0.5, np.nan, np.inf])
-def test_a_damage_that_is_no_small_integer_is_refused(path: Path, value: float) -> None:
+def test_a_damage_must_be_a_small_integer(path: Path, value: float) -> None:
     save(example(), path)
     members = read_members(path)
     name = "annotations/rewards/damage/branches/values.bin"
@@ -175,7 +175,7 @@ def test_a_damage_that_is_no_small_integer_is_refused(path: Path, value: float) 
         load(path)
 
 
-def test_what_a_model_comes_from_comes_back(path: Path) -> None:
+def test_the_origin_is_restored(path: Path) -> None:
     origin = Origin(
         rewards={"time": np.arange(6.0), "fuel of é": np.ones(6)},
         variables={
@@ -199,14 +199,14 @@ def test_what_a_model_comes_from_comes_back(path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("origin", {"rewards": []}, "the origin in the index must name rewards, a scale and what is uncertain"),
-        ("origin", {"rewards": [], "scale": "1/0", "uncertain": None}, "must name rewards, a scale"),
+        ("origin", {"rewards": []}, "the origin in the index must have rewards, scale, uncertain"),
+        ("origin", {"rewards": [], "scale": "1/0", "uncertain": None}, "must have rewards, scale"),
         ("layout", {"rows": 1, "columns": 3}, "the layout in the index must have rows, columns and one text per row"),
         ("layout", {"rows": 1, "columns": 3, "text": ["S#"]}, "must have rows, columns and one text per row"),
         ("layout", {"rows": 1, "columns": 1, "text": ["S"]}, "the cells of the layout must lie in −1 … 0"),
     ],
 )
-def test_what_the_index_adds_must_make_sense(path: Path, key: str, value: Any, message: str) -> None:
+def test_invalid_parameters_in_the_index_are_refused(path: Path, key: str, value: Any, message: str) -> None:
     save(example(), path)
     members = read_members(path)
     index = json.loads(members["index.json"])
@@ -243,7 +243,7 @@ def test_a_failed_save_leaves_the_old_file_untouched(
     assert os.listdir(path.parent) == ["model.umb"]
 
 
-def test_names_that_are_no_text_are_refused(path: Path) -> None:
+def test_names_must_be_valid_text(path: Path) -> None:
     with pytest.raises(ModelError, match="must be valid Unicode"):
         save(example(state_names=["a", "b", "\ud800"]), path)
     assert not path.exists()

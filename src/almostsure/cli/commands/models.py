@@ -11,7 +11,7 @@ from almostsure.cli.output import MOST, described, emit, facts, heading, next_st
 from almostsure.cli.task import Task, about_model
 from almostsure.errors import AlmostSureError
 from almostsure.model.build.damage import RULES
-from almostsure.model.build.examples import example, examples
+from almostsure.model.build.examples import description, example, example_names
 from almostsure.model.show.describe import facts as model_facts
 
 
@@ -23,7 +23,7 @@ def models(task: Task) -> None:
     elif task.name:
         _describe(task)
     elif task.json:
-        listed = [described(name, example(name)) | {"description": one.description} for name, one in examples.items()]
+        listed = [described(name, example(name)) | {"description": description(name)} for name in example_names()]
         emit("models", None, models=listed)
     else:
         _list()
@@ -34,9 +34,9 @@ def _list() -> None:
 
     heading("Examples")
     rows = []
-    for name, entry in examples.items():
+    for name in example_names():
         mdp = example(name)
-        rows.append((name, f"{mdp.num_states:,}", show(minimal_budget(mdp).smallest_budget()), entry.description))
+        rows.append((name, f"{mdp.num_states:,}", show(minimal_budget(mdp).smallest_budget()), description(name)))
     table(("name", "states", "least Δ", "what it shows"), rows, right=(1, 2))
     heading("Other ways to name a model")
     facts(

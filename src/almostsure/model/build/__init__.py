@@ -1,1 +1,1 @@
-"""Ways of building a model: from transitions, arrays, tables, functions, maps and examples."""
+"""Building models from transitions, matrices, tables, functions, maps and examples."""

@@ -1,16 +1,17 @@
-"""What hurts in an environment, said in a word or in a rule, without any code.
+"""The damage of outcomes in an environment, as a function or as a rule in text.
 
-A rule is one or more parts with commas between them, whose damages add up.  A part is a condition, which hurts by 1
-where it holds, or a number, ``if``, and a condition::
+A rule has one or more parts, separated by commas, whose damages add up.  A part is a condition, for damage 1, or a
+number, ``if``, and a condition::
 
     reward<=-100                     the cliff of CliffWalking
     terminated and reward<=0         the holes of FrozenLake
     1 if reward<0, 5 if terminated   both, and more for the end
 
 A condition compares ``reward``, ``state``, ``action`` or ``next_state`` with a number by ``<``, ``<=``, ``>``, ``>=``,
-``==`` or ``!=``, or is ``terminated``; ``and`` joins several, and ``not`` turns one round.
+``==`` or ``!=``, or is ``terminated``.  ``and`` combines conditions, ``not`` negates one.  Rules are never executed as
+code.
 
-For the toy environments of Gymnasium there are ready rules:
+Rules for the toy environments of Gymnasium:
 
 >>> for name, rule in RULES.items():
 ...     print(f"{name:<13} {rule}")
@@ -18,7 +19,7 @@ FrozenLake    terminated and reward<=0
 CliffWalking  reward<=-100
 Taxi          reward<=-10
 
-Nothing need be said for these (:func:`known_damage`).
+They are the defaults of these environments (:func:`known_damage`).
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ RULES = MappingProxyType(
     {
         "FrozenLake": "terminated and reward<=0",  # falling into a hole, with the usual rewards
         "CliffWalking": "reward<=-100",  # falling off the cliff
-        "Taxi": "reward<=-10",  # picking up or dropping nobody
+        "Taxi": "reward<=-10",  # an illegal pick-up or drop-off
     }
 )
-TOLD = ("damage", "cost")  # what the info of an environment calls it
+TOLD = ("damage", "cost")  # the keys of damage in the info of an environment
 Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (state, action, next state, reward, terminated)
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt,
@@ -62,7 +63,7 @@ class _Condition(NamedTuple):
 
 @final
 class DamageRule:
-    """A rule as a function of (state, action, next state, reward, terminated), as ``from_gymnasium`` wants it.
+    """A rule as a function of (state, action, next state, reward, terminated), for ``from_gymnasium``.
 
     Examples
     --------
@@ -88,7 +89,7 @@ class DamageRule:
 
 
 def takes_an_outcome(function: Callable[..., Any]) -> bool:
-    """Whether a function can be called with the five values of an outcome, as far as its signature tells."""
+    """Whether a function can be called with the five values of an outcome; True if it has no signature."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some of those written in C have none
@@ -101,7 +102,7 @@ def takes_an_outcome(function: Callable[..., Any]) -> bool:
 
 
 def damage_function(damage: Any) -> Damage:
-    """What users give as damage, as a function: a function of an outcome, a rule, or the name of a ready one."""
+    """The damage function given as a function of an outcome, a rule, or the name of a rule in ``RULES``."""
     if isinstance(damage, str):
         return DamageRule(RULES.get(damage, damage))
     if not callable(damage) or not takes_an_outcome(damage):
@@ -110,27 +111,27 @@ def damage_function(damage: Any) -> Damage:
 
 
 def damage_of(env: Any, damage: Damage | str | None) -> Damage:
-    """What hurts in an environment: what is given, or else what is known of it."""
+    """The damage of an environment: the given one, or the known one."""
     found = known_damage(env) if damage is None else damage_function(damage)
     if found is None:
         name = type(env.unwrapped).__name__ if env.spec is None else env.spec.id
         raise ModelError(
-            f"{name} does not say what hurts. Pass damage: a rule such as damage='reward<=-10' or damage='terminated', "
-            f"a ready one ({', '.join(RULES)}), or a function of ({', '.join(PARAMETERS)})."
+            f"{name} does not define damage. Pass damage=, a rule such as damage='reward<=-10' or damage='terminated', "
+            f"the name of one ({', '.join(RULES)}), or a function of ({', '.join(PARAMETERS)})."
         )
     return found
 
 
 def known_damage(env: Any) -> Damage | None:
-    """What counts as damage in the toy-text environments that Gymnasium has; None for others.
+    """The default damage of Gymnasium's toy-text environments; None for others.
 
     ==============  ===================================================================
     FrozenLake      1 for falling into a hole
     CliffWalking    1 for falling off the cliff
-    Taxi            1 for a pick-up or drop-off that is not possible there
+    Taxi            1 for an illegal pick-up or drop-off
     ==============  ===================================================================
 
-    An environment that says its damage itself (a DamageTracker) is not overruled.
+    An environment that reports damage itself (a DamageTracker) has no default: the result is None.
 
     Parameters
     ----------
@@ -140,8 +141,8 @@ def known_damage(env: Any) -> Damage | None:
     Examples
     --------
     >>> import gymnasium
-    >>> hurts = known_damage(gymnasium.make("CliffWalking-v1"))
-    >>> hurts(36, 1, 36, -100.0, False), hurts(36, 0, 24, -1.0, False)
+    >>> damage = known_damage(gymnasium.make("CliffWalking-v1"))
+    >>> damage(36, 1, 36, -100.0, False), damage(36, 0, 24, -1.0, False)
     (1, 0)
     """
     layer = env
@@ -154,7 +155,7 @@ def known_damage(env: Any) -> Damage | None:
 
 
 def check_reset(info: dict[str, Any], *keys: str) -> None:
-    """Refuse an environment whose reset hurts, by what ``info`` says under the keys."""
+    """Refuse an environment whose reset does damage, according to these keys of ``info``."""
     for key in keys:
         if info.get(key):
             raise ModelError(f"a reset must do no damage; info[{key!r}] is {info[key]!r} after it")
@@ -164,9 +165,9 @@ def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, termina
     return int(int(s2) in holes and int(s) not in holes)
 
 
-# These make functions that can be pickled, as environments may be; lambdas cannot.
+# The results must be pickled with environments, so they are not lambdas.
 KNOWN: dict[str, Callable[[Any], Damage]] = {
-    # By the map, not by the reward as in RULES: a lake may be made with rewards of its own.
+    # From the map, not from the reward as in RULES: a lake can be made with other rewards.
     "FrozenLakeEnv": lambda lake: partial(_into_hole, frozenset(np.flatnonzero(lake.desc.ravel() == b"H").tolist())),
     "CliffWalkingEnv": lambda _: DamageRule(RULES["CliffWalking"]),
     "TaxiEnv": lambda _: DamageRule(RULES["Taxi"]),
@@ -178,7 +179,7 @@ def _part(text: str, whole: str) -> tuple[int, list[_Condition]]:
     if found is None:
         raise _not_understood(text, whole)
     amount, conditions = int(found[1] or 1), re.split(r"\s+and\s+", found[2].strip())
-    if not 0 <= amount <= 255:
+    if amount > 255:
         raise ModelError(f"a damage must be 0 … 255; got {amount} in the rule {whole!r}")
     return amount, [_condition(condition, whole) for condition in conditions]
 
@@ -191,7 +192,7 @@ def _condition(text: str, whole: str) -> _Condition:
     if found is None:
         raise _not_understood(text, whole)
     if found[1] not in NUMBERS:
-        raise UnknownName("quantity", found[1], (*NUMBERS, "terminated"), f"It stands in the damage rule {whole!r}.")
+        raise UnknownName("quantity", found[1], (*NUMBERS, "terminated"), f"The damage rule is {whole!r}.")
     try:
         return _Condition(found[1], COMPARE[found[2]], float(found[3]), negated)
     except ValueError:
@@ -199,7 +200,7 @@ def _condition(text: str, whole: str) -> _Condition:
 
 
 def _holds(condition: _Condition, values: dict[str, Any]) -> bool:
-    # bool, as the tables of environments hold NumPy's numbers, whose comparisons are neither True nor False.
+    # bool(), since comparisons of NumPy numbers are neither True nor False.
     return bool(condition.holds(values[condition.name], condition.value)) is not condition.negated
 
 

@@ -1,7 +1,7 @@
-"""Gymnasium environments by their ids, spelled in the same way wherever one can be named; their spaces and wrappers.
+"""Gymnasium environments: ids as users write them, spaces and wrappers.
 
-``gym:FrozenLake-v1`` is an environment that Gymnasium knows, ``gym:MODULE:ID`` one that a module registers when it is
-imported.  Where nothing but an environment can be meant, ``gym:`` may be left out.
+``gym:FrozenLake-v1`` is an environment registered in Gymnasium, ``gym:MODULE:ID`` one that a module registers on
+import.  ``gym:`` may be left out if only an environment is possible.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from almostsure.errors import ArgumentError, ModelError, UnknownName, nearest
 GYM = "gym:"  # before the id of an environment
 ENVIRONMENT_ID = re.compile(r"([\w.]+:)?([\w.-]+/)?[\w.-]+-v\d+")  # such as FrozenLake-v1
 VERSION = re.compile(r"-v\d+$")
-SKIPPING = {  # Gymnasium's wrappers around which damage cannot be counted, and what must be seen for that
+SKIPPING = {  # wrappers of Gymnasium around which damage cannot be counted, and what they hide
     "Autoreset": "every reset",
     "RepeatAction": "every step",
     "MaxAndSkipObservation": "every step",
@@ -26,25 +26,25 @@ HIDING = SKIPPING | {"StickyAction": "which action is played", "DelayObservation
 
 
 def names_environment(name: str) -> bool:
-    """Whether a text names an environment, and nothing else."""
+    """Whether a text can only be the name of an environment."""
     return name.startswith(GYM) or ENVIRONMENT_ID.fullmatch(name) is not None
 
 
 def module_and_id(name: str) -> tuple[str, str]:
-    """The module that registers an environment, perhaps empty, and the id alone."""
+    """The module that registers an environment (empty if there is none), and the id."""
     module, _, env_id = name.removeprefix(GYM).rpartition(":")
     return module, env_id
 
 
 def make_environment(name: str, **options: Any) -> Any:
-    """The environment of that name, made by ``gymnasium.make`` with these options."""
+    """The environment with this name, made by ``gymnasium.make`` with these options."""
     import gymnasium
 
     module, env_id = module_and_id(name)
     if module:
         try:
             importlib.import_module(module)
-        except Exception as error:  # whatever the module of somebody else may raise
+        except Exception as error:  # user code may raise anything
             raise ModelError(
                 f"the module {module} of {GYM}{module}:{env_id} cannot be imported: {error}. It must be installed, or "
                 "a file in the working directory."
@@ -53,17 +53,14 @@ def make_environment(name: str, **options: Any) -> Any:
         return gymnasium.make(env_id, **options)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
         raise _unknown(module, env_id) from None
-    except Exception as error:  # a library that it needs is missing, an option that it does not have
+    except Exception as error:  # a missing library, an unknown option, …
         how = f" with {options}" if options else ""
         raise ModelError(f"{env_id} cannot be made{how}: {error}") from error
 
 
 def discrete_size(what: str, space: Any) -> int | None:
-    """How many actions or observations (``what``) a space of an environment has; None if it is not discrete.
-
-    Refused unless they are numbered from 0, as those of models are.
-    """
-    if all(kind.__name__ != "Discrete" for kind in type(space).__mro__):  # other spaces have an n, too
+    """The size of a discrete action or observation space (``what``), which must start at 0; None for other spaces."""
+    if all(kind.__name__ != "Discrete" for kind in type(space).__mro__):  # other spaces have an n too
         return None
     size, start = int(space.n), int(getattr(space, "start", 0))
     if start:
@@ -76,7 +73,7 @@ def discrete_size(what: str, space: Any) -> int | None:
 
 
 def _unknown(module: str, env_id: str) -> UnknownName:
-    """The error of an id that nobody registered, with the known one whose name, not only its version, is like it."""
+    """The error for an id that is not registered, with known ids of a similar name, apart from the version."""
     import gymnasium
 
     listed = [known for known, spec in gymnasium.registry.items() if spec is not None]
@@ -96,10 +93,10 @@ def layers(env: Any) -> Iterator[Any]:
 
 
 def check_layers(env: Any, who: str, hiding: Mapping[str, str] = HIDING, *, around: bool = True) -> None:
-    """Refuse wrappers that hide what ``who`` must see, which may be ``around`` an environment itself."""
+    """Refuse wrappers that hide from ``who`` what it must observe; ``around``: whether ``who`` is a wrapper itself."""
     for layer in layers(env):
         name = type(layer).__name__
         for kind in type(layer).__mro__:
             if kind.__name__ in hiding and kind.__module__.startswith("gymnasium."):
-                remedy = f"Put {who} inside of it: {name}({who}(…))." if around else "Give it the environment inside."
+                remedy = f"Put {who} inside it: {name}({who}(…))." if around else "Pass the environment inside it."
                 raise ArgumentError(f"{who} must see {hiding[kind.__name__]}; {name} inside hides that. {remedy}")

@@ -1,22 +1,21 @@
-"""Ready-made models, by name.
+"""``example``: the example models, by name.
 
->>> from almostsure.model.build.examples import example, examples
+>>> from almostsure.model.build.examples import description, example, examples
 >>> example("paper", damage_probability=0.6)
 <MDP: 2 states, 3 choices, 4 outcomes, starts in circle>
->>> for name, entry in examples.items():
-...     print(f"{name:<12} {entry.description}")
-paper        the paper's two states: left earns and hurts, right ends it
+>>> for name in examples:
+...     print(f"{name:<12} {description(name)}")
+paper        the paper's two states: left earns reward with damage, right ends the episode
 hazard-map   two rivers between start and goal: each further unit of budget opens a shorter route
-archipelago  islands in a dangerous sea: the farther ones have the better treasures
-corridor     a one-way corridor whose danger shows at its end: avoiding the next damage is not enough
-quicksand    slopes that lead into quicksand: where they begin, no finite budget suffices any more
+archipelago  islands in a dangerous sea: farther islands have better treasures
+corridor     a one-way corridor with damage at its end: avoiding the next damage is not enough
+quicksand    slopes that lead into quicksand: no finite budget suffices on them
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
@@ -31,28 +30,15 @@ from almostsure.model.build.transitions import from_transitions
 from almostsure.model.mdp import MDP, Bools
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """One entry of the registry."""
-
-    build: Callable[..., MDP]
-
-    @property
-    def description(self) -> str:
-        """What it shows, in a few words."""
-        first = (self.build.__doc__ or "").partition("\n")[0]
-        return first[:1].lower() + first[1:].removesuffix(".")
-
-
 def example(name: str, **parameters: Any) -> MDP:
-    """Build an example by its name, with its own parameters where it has some.
+    """Build an example by its name.
 
     Parameters
     ----------
     name
         One of :func:`example_names`.
     parameters
-        Those of the example, such as ``slip`` of a map or ``damage_probability`` of ``paper``.
+        Parameters of the example, such as ``slip`` of a map or ``damage_probability`` of ``paper``.
 
     Examples
     --------
@@ -62,7 +48,7 @@ def example(name: str, **parameters: Any) -> MDP:
     4
     """
     one_of("example", name, examples)
-    build = examples[name].build
+    build = examples[name]
     known = inspect.signature(build).parameters
     for parameter in parameters:
         if parameter not in known:
@@ -82,21 +68,24 @@ def example_names() -> tuple[str, ...]:
     return tuple(examples)
 
 
-def paper(*, damage_probability: float = 1.0) -> MDP:
-    """The paper's two states: left earns and hurts, right ends it.
+def description(name: str) -> str:
+    """A description of an example, in a few words."""
+    first = (examples[name].__doc__ or "").partition("\n")[0]
+    return first[:1].lower() + first[1:].removesuffix(".")
 
-    The running example of Castellano et al. (2022). In the circle, *left* stays there with reward 1 and, with
-    ``damage_probability``, damage 1; *right* goes to the terminal square. The probability is 1 in their first
-    experiment and 0.6 in the second.
+
+def paper(*, damage_probability: float = 1.0) -> MDP:
+    """The paper's two states: left earns reward with damage, right ends the episode.
+
+    The running example of Castellano et al. (2022).  In the circle, *left* stays there with reward 1 and, with
+    probability ``damage_probability``, damage 1; *right* goes to the terminal square.  The probability is 1 in their
+    first experiment and 0.6 in the second.
     """
     if not 0 <= damage_probability <= 1:
         raise ModelError(f"damage_probability must lie in 0 … 1; got {damage_probability}")
-    hurt = damage_probability
-    outcomes = [(0, 0, 0, hurt, 1, 1), (0, 0, 0, 1 - hurt, 1, 0), (0, 1, 1, 1, 0, 0)]
+    outcomes = [(0, 0, 0, damage_probability, 1, 1), (0, 0, 0, 1 - damage_probability, 1, 0), (0, 1, 1, 1, 0, 0)]
     columns = zip(*(outcome for outcome in outcomes if outcome[3] > 0), strict=True)
-    return from_transitions(
-        *columns, terminal=[1], action_names=("left", "right"), state_names=("circle", "square")
-    )  # fmt: skip
+    return from_transitions(*columns, terminal=[1], action_names=("left", "right"), state_names=("circle", "square"))
 
 
 def map_of(name: str) -> list[str]:
@@ -107,7 +96,7 @@ def map_of(name: str) -> list[str]:
 def hazard_map(*, slip: float = 0.1) -> MDP:
     """Two rivers between start and goal: each further unit of budget opens a shorter route.
 
-    Every step costs 1, the goal is worth 50::
+    Every step has reward −1, the goal 50::
 
         ...~...#....
         ...~........        with budget 0   over both bridges, the long way
@@ -117,8 +106,8 @@ def hazard_map(*, slip: float = 0.1) -> MDP:
         .#.~...3.##.                    4   swims both, on a shorter way
         S..~...32..G                    6   straight through the deep water
         .#.~...3.##.
-        ...~...~....        Whoever walks along a river may slip into it, so the route with little
-        ...#...~....        budget keeps to the middle of the land.  There are two pits in the south-east.
+        ...~...~....        An agent next to a river may slip into it, so routes with a small budget
+        ...#...~....        keep to the middle of the land.  There are two pits in the south-east.
         .......~..X.
         ...#...~X...
     """
@@ -126,24 +115,24 @@ def hazard_map(*, slip: float = 0.1) -> MDP:
 
 
 def corridor() -> MDP:
-    """A one-way corridor whose danger shows at its end: avoiding the next damage is not enough.
+    """A one-way corridor with damage at its end: avoiding the next damage is not enough.
 
-    There is a way round it.  Every step costs 1, the goal is worth 20::
+    There is a way round it.  Every step has reward −1, the goal 20::
 
         S>>>>>3G
         .######.
         ........
 
-    A shield that only looks one step ahead lets an agent with budget 2 into the corridor, since nothing hurts
-    there, and then has no action left.  The minimal budget of the corridor is 3 from its first cell on.
+    A shield that only looks one step ahead lets an agent with budget 2 into the corridor, since the next steps do no
+    damage.  At its end no action is left.  The minimal budget of all its one-way cells is 3.
     """
     return from_map(map_of("corridor"), step_reward=-1.0, goal_reward=20.0)
 
 
 def quicksand(*, slip: float = 0.1) -> MDP:
-    """Slopes that lead into quicksand: where they begin, no finite budget suffices any more.
+    """Slopes that lead into quicksand: no finite budget suffices on them.
 
-    Every step costs 1, the goal is worth 30::
+    Every step has reward −1, the goal 30::
 
         ############
         #~~~~.....G#
@@ -157,35 +146,35 @@ def quicksand(*, slip: float = 0.1) -> MDP:
         #..........#
         ############
 
-    The start needs budget 2: leaving its island costs one unit, and a slip one more.  On the slopes, and where
-    every action may slip onto one, no finite budget suffices.
+    The start needs a budget of 2: one unit to leave its island, and one more in case of a slip.  On the slopes, and in
+    cells where every action may slip onto one, no finite budget suffices.
     """
     return from_map(map_of("quicksand"), slip=slip, step_reward=-1.0, goal_reward=30.0)
 
 
 def archipelago(*, size: int = 40, seed: int = 6, slip: float = 0.05) -> MDP:
-    """Islands in a dangerous sea: the farther ones have the better treasures.
+    """Islands in a dangerous sea: farther islands have better treasures.
 
-    Shallow water hurts by 1, deep water by 2, and whirlpools for ever. Each island but the first, in the north-
-    west, has a treasure that ends the episode, ``A``, ``B``, …: the farther away, the better (10 for A, 20 for B,
-    and so on). Time costs nothing, so an agent that cannot afford a crossing may stay on its island.
+    Shallow water does damage 1, deep water 2, and whirlpools cannot be left and do damage in every step.  Each island
+    but the first, in the north-west, has a treasure that ends the episode, ``A``, ``B``, …, with reward 10, 20, …: the
+    farther, the larger.  Steps have reward 0, so an agent without the budget for a crossing may stay on its island.
 
     Parameters
     ----------
     size
-        Rows and columns of the sea; there is an island every ten of them.
+        The number of rows and columns of the sea; islands are ten cells apart.
     seed
         Seed of the random coast lines and whirlpools.
     slip
         Probability of drifting to the left, and to the right.
     """
     if size < ISLAND_SPACING:
-        raise ModelError(f"size must be at least {ISLAND_SPACING}, the room of one island; got {size}")
+        raise ModelError(f"size must be at least {ISLAND_SPACING}, for one island; got {size}")
     rng = np.random.default_rng(seed)
     drawing, centres = _islands(size, rng)
     treasures = [chr(ord("A") + number) for number in range(2 * (size // ISLAND_SPACING) - 2)]
     if len(treasures) > 16:
-        raise ModelError(f"size must be at most 90, as treasures run from A to P; got {size}")
+        raise ModelError(f"size must be at most 90, since treasures are A … P; got {size}")
     for east, south, row, column in centres:
         drawing[row, column] = treasures[east + south - 1] if east + south else "S"
     legend = {letter: Cell(terminal=True, reward=10.0 * (i + 1)) for i, letter in enumerate(treasures)}
@@ -196,7 +185,7 @@ ISLAND_SPACING = 10
 
 
 def _islands(size: int, rng: np.random.Generator) -> tuple[npt.NDArray[Any], list[tuple[int, int, int, int]]]:
-    """The sea with its islands as characters, and each island's place in their grid and on the map."""
+    """The map as characters, and of each island its place in the grid of islands and its row and column."""
     land, centres = np.zeros((size, size), np.bool_), []
     rows, columns = np.ogrid[:size, :size]
     for south in range(size // ISLAND_SPACING):
@@ -212,15 +201,12 @@ def _islands(size: int, rng: np.random.Generator) -> tuple[npt.NDArray[Any], lis
 
 
 def _grown(mask: Bools) -> Bools:
-    """The mask and all cells that touch it by a side."""
+    """The mask extended by the neighbours of its cells."""
     wide = np.pad(mask, 1)
     grown: Bools = mask | wide[2:, 1:-1] | wide[:-2, 1:-1] | wide[1:-1, 2:] | wide[1:-1, :-2]
     return grown
 
 
-examples: Mapping[str, Example] = MappingProxyType(
-    {
-        build.__name__.replace("_", "-"): Example(build=build)
-        for build in (paper, hazard_map, archipelago, corridor, quicksand)
-    }
+examples: Mapping[str, Callable[..., MDP]] = MappingProxyType(
+    {build.__name__.replace("_", "-"): build for build in (paper, hazard_map, archipelago, corridor, quicksand)}
 )

@@ -1,10 +1,10 @@
-"""``from_function``: the model of a Python function that lists the outcomes of a state and an action.
+"""``from_function``: a model from a Python function that lists the outcomes of a state and an action.
 
-States are whatever the function uses, as long as they can be hashed: numbers, strings, tuples, frozen dataclasses.
-They are found by breadth-first search from the initial ones.  States that are the integers 0 … n − 1 are their own
-indices; others are numbered in the order in which they are found, and named as ``str`` shows them: there, ask by name,
-``"10"``, since an integer is always an index.  ``mdp.encode`` turns such a value into its number, so that an
-environment whose observations are the same values can be shielded without a translation.
+States are any hashable values: numbers, strings, tuples, frozen dataclasses.  They are found by breadth-first search
+from the initial states.  If they are the integers 0 … n − 1, they are their own indices.  Otherwise they are numbered
+in the order in which they are found, and named by ``str``; then look them up by name, such as ``"10"``: an integer is
+always an index.  ``mdp.encode`` returns the number of a value, so environments whose observations are the same values
+can be shielded directly.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ def from_function(
         The initial state, or a mapping from states to probabilities, such as ``{first: 0.5, second: 0.5}``.
     actions
         The actions of every state, or a function of the state.  A state without actions is terminal.  Actions that are
-        integers from 0 are their own ids; any others are numbered as they are found, and named.
+        integers from 0 are their own ids; others are numbered in the order in which they are found, and named.
     action_names
-        All names of actions, in the order of their numbers: that of the environment, where there is one.
+        The names of all actions by number, such as in the order of the environment.
     labels
-        Named sets of states, each as a function of the state that says whether it carries the label.
+        Named sets of states, each as a function of the state that returns whether it carries the label.
     key
-        How an observation of an environment becomes a state, where the two are not the same: see ``mdp.encode``.
+        A function from observations of an environment to states, for ``mdp.encode``, if they differ.
     max_states
-        Stop with an error when there are more, as there are where the states never repeat.
+        Stop with an error if there are more, for example because states never repeat.
 
     Examples
     --------
-    A counter that may overflow: each "up" adds 1 or 2, and hurts beyond 3.
+    A counter that may overflow: each "up" adds 1 or 2, and does damage 1 beyond 3.
 
     >>> import almostsure as asure
     >>> def outcomes(count, action):
@@ -88,7 +88,7 @@ def from_function(
         except KeyboardInterrupt:
             raise Interrupted(
                 f"interrupted after {search.explored:,} states; {len(search.states) - search.explored:,} more were "
-                "found and not yet explored. A smaller model comes from fewer actions or from states that say less."
+                "found but not explored. Fewer actions or coarser states make the model smaller."
             ) from None
     return search.model(first, action_names, holding, key)
 
@@ -109,7 +109,7 @@ class _Search:
         self.rows: list[tuple[float, int, float, int]] = []  # probability, next state, reward, damage
 
     def number(self, state: Any, where: str) -> int:
-        """The number of a state, a new one if it was never met."""
+        """The number of a state; a new state gets the next one."""
         try:
             known = self.index.get(state)
         except TypeError:
@@ -121,14 +121,14 @@ class _Search:
         if len(self.states) >= self.max_states:
             raise LimitReached(
                 f"there are more than max_states = {self.max_states:,} states; the last one found is {brief(state)}. "
-                "If its parts grow without end, leave them out of the state or cut them off; else raise max_states."
+                "If parts of it grow forever, bound them or leave them out of the state; otherwise raise max_states."
             )
         self.index[state] = len(self.states)
         self.states.append(state)
         return len(self.states) - 1
 
     def run(self, bar: Bar) -> None:
-        """Explore every state that is found."""
+        """Explore all reachable states."""
         while self.explored < len(self.states):
             self._explore(self.explored)
             self.explored += 1
@@ -159,17 +159,17 @@ class _Search:
         index = self.index
         result = []
         with Blame(lambda: f"outcomes({brief(state)}, {brief(action)}) failed"):
-            told = self.outcomes(state, action)
-            told = list(told) if hasattr(told, "__iter__") else told  # a generator runs here
-        with Blame(lambda: f"{RULE}; got {brief(told)} at {_place(state, action)}"):
-            for probability, after, reward, damage in told:
+            returned = self.outcomes(state, action)
+            returned = list(returned) if hasattr(returned, "__iter__") else returned  # runs a generator
+        with Blame(lambda: f"{RULE}; got {brief(returned)} at {_place(state, action)}"):
+            for probability, after, reward, damage in returned:
                 known = index.get(after)
                 number = self.number(after, _place(state, action)) if known is None else known
                 result.append((probability, number, reward, damage))
             total = math.fsum([row[0] for row in result])
         if not abs(total - 1.0) <= SUM_TOLERANCE:
             if not result:
-                raise ModelError(f"{_place(state, action)} has no outcomes; for a terminal state let actions be empty")
+                raise ModelError(f"{_place(state, action)} has no outcomes; terminal states must have no actions")
             raise ModelError(f"the outcomes' probabilities must sum to 1; got {total:.12g} at {_place(state, action)}")
         return result
 
@@ -180,8 +180,8 @@ class _Search:
         labels: Mapping[str, Callable[[Any], bool]],
         key: Callable[[Any], Hashable] | None,
     ) -> MDP:
-        """The model of all that was found."""
-        self._number_naturally()
+        """The model of the explored states."""
+        self._keep_integers()
         initial = {self.index[state]: share for state, share in initial.items()}
         ids, names = _numbered(list(self.action_index), action_names)
         states = [s for s, _, size in self.choices for _ in range(size)]
@@ -198,8 +198,8 @@ class _Search:
             encode=Encode(self.index, key),
         )
 
-    def _number_naturally(self) -> None:
-        """States that are 0 … n − 1 are their own indices, in whatever order they were found."""
+    def _keep_integers(self) -> None:
+        """Renumber states that are the integers 0 … n − 1, so that they are their own indices."""
         found = self.states
         if any(type(state) is not int for state in found) or sorted(found) != list(range(len(found))):
             return
@@ -212,22 +212,22 @@ class _Search:
 
 @final
 class Encode:
-    """The number of a state, given as the function knows it, or as ``key`` makes one of it; it can be pickled."""
+    """The number of a state, or of an observation that ``key`` turns into one; it can be pickled."""
 
     def __init__(self, index: dict[Any, int], key: Callable[[Any], Hashable] | None) -> None:
         self.index, self.key = index, key
 
-    def __call__(self, shown: Any) -> int:
-        """The number of what is shown."""
-        state = shown if self.key is None else self.key(shown)
+    def __call__(self, observation: Any) -> int:
+        """The number of an observation's state."""
+        state = observation if self.key is None else self.key(observation)
         try:
             return self.index[state]
         except (KeyError, TypeError) as error:
-            example = state_of_example(state if isinstance(state, Mapping) else None)
-            wanted = f" States are hashable, and arrays are not; pass a function that makes one, such as {example}."
-            hint = wanted if isinstance(error, TypeError) else ""
-            what = f"{brief(state)} was not reached when the model was explored from its starts."
-            raise ModelError(what + hint) from None
+            message = f"{brief(state)} was not reached when the model was explored from its initial states."
+            if isinstance(error, TypeError):
+                example = state_of_example(state if isinstance(state, Mapping) else None)
+                message += f" States must be hashable, which arrays are not: pass a function, such as {example}."
+            raise ModelError(message) from None
 
 
 def _starts(initial: Any) -> Iterable[tuple[Any, float]]:
@@ -235,7 +235,7 @@ def _starts(initial: Any) -> Iterable[tuple[Any, float]]:
     if isinstance(initial, (list, set)):
         raise ModelError(
             f"initial must be a state or a mapping from states to probabilities; got {brief(initial)}. "
-            "Several starts are a mapping, {first: 0.5, second: 0.5}; a state of several parts is a tuple."
+            "Several initial states are a mapping, {first: 0.5, second: 0.5}; a state with several parts is a tuple."
         )
     return initial.items() if isinstance(initial, Mapping) else [(initial, 1.0)]
 
@@ -247,7 +247,7 @@ def _always(actions: Any) -> Callable[[Any], Iterable[Hashable]]:
 
 
 def _numbered(found: list[Any], names: Sequence[str] | None) -> tuple[list[int], Sequence[str] | None]:
-    """The id of each action, and the names: the given ones, or those of actions that are not ids themselves."""
+    """The id of each action, and the names: the given ones, or for actions that are not ids, their own."""
     if all(isinstance(a, (int, np.integer)) and not isinstance(a, bool) and a >= 0 for a in found):
         return [int(action) for action in found], names
     own = names_of(found)
@@ -261,13 +261,13 @@ def _numbered(found: list[Any], names: Sequence[str] | None) -> tuple[list[int],
 
 
 def names_of(values: list[Any]) -> list[str]:
-    """Names of values: as ``str`` shows them, or as ``repr`` does, with a number where two look the same."""
+    """Names of values: by ``str`` if these are distinct, otherwise by ``repr``, with a number after repeated ones."""
     names = list(map(str, values))
     return names if len(set(names)) == len(names) else distinct(map(repr, values))
 
 
 def _holding(labels: Mapping[str, Callable[[Any], bool]] | None) -> Mapping[str, Callable[[Any], bool]]:
-    """Which states carry a label, as a function for each."""
+    """The labels, after checking that they are functions."""
     for name, holds in (found := mapping("labels", labels, "names to functions of the state")).items():
         if not callable(holds):
             raise ModelError(f"label {name!r} must be a function of the state; got {brief(holds)}")

@@ -1,4 +1,4 @@
-"""What users write about a space: where runs start, and which actions each state has."""
+"""The initial distribution and the actions of each state, from the forms that users may give."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Actions = int | Sequence[npt.ArrayLike] | Callable[[int], npt.ArrayLike]
 
 
 def initial_distribution(initial: Initial, count: int, names: Sequence[str] | None) -> tuple[Ints, Floats]:
-    """The states in which a model may start, ascending, and their probabilities, from what users write."""
+    """The initial states, ascending, and their probabilities."""
     if isinstance(initial, (str, int, np.integer)):
         initial = {initial: 1.0}
     if isinstance(initial, Mapping):
@@ -50,7 +50,7 @@ def _initial_state(state: Any, names: Sequence[str] | None) -> int:
 
 
 def positive(name: str, given: object) -> int:
-    """A number of states or actions."""
+    """``given`` as a positive integer."""
     if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
         raise ModelError(f"{name} must be a positive integer; got {given!r}")
     return int(given)
@@ -70,7 +70,7 @@ def action_row(actions: Actions, state: int) -> Ints:
     if isinstance(actions, (int, np.integer)):
         return np.arange(positive("actions", actions))
     if not callable(actions) and state >= len(actions):
-        raise ModelError(f"actions must list the ids for every state; there is nothing for state {state}", state=state)
+        raise ModelError(f"actions must list the ids for every state; got none for state {state}", state=state)
     with Blame(lambda: f"actions({state}) failed", state=state):
         given = actions(state) if callable(actions) else actions[state]
     try:

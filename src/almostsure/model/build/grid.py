@@ -1,4 +1,4 @@
-"""``from_map``: gridworlds drawn as text; and a family of them.
+"""``from_map``: gridworlds drawn as text; ``grid_family``: random gridworlds.
 
 ======  =====================================================================================
 ``.``   floor
@@ -6,18 +6,18 @@
 ``S``   start; several starts are equally likely
 ``G``   goal: terminal, with the goal's reward for entering
 ``1``…  hazard, ``1`` to ``9``: every step that ends in the cell does that much damage
-``~``   hazard with damage 1, as water looks
+``~``   water: hazard with damage 1
 ``X``   pit: it cannot be left, and every step in it does damage 1, so no finite budget suffices
 ``<``   one-way cells ``<``, ``>``, ``^``, ``v``: the only action is the one that points that way
 ======  =====================================================================================
 
-A legend gives further characters a meaning.  *Every step that ends in a cell* includes the step of an agent that
-stays there because a wall blocked it: standing in the water hurts as much as walking into it.
+A legend defines further characters.  *Every step that ends in a cell* includes steps that a wall blocks: an agent that
+stays in the water takes damage again.
 
-Two ways to slip, each with probability ``slip`` to either side:
+Steps slip to the left and to the right, each with probability ``slip``, in one of two ways:
 
 - ``"forward"``: the step succeeds, and then drifts one cell to its left or right (a diagonal move);
-- ``"side"``: the step goes to the left or right of where it should have gone.
+- ``"side"``: the agent moves one cell to the left or right instead.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ Map = str | Sequence[str | Sequence[str]] | npt.NDArray[Any] | os.PathLike[str]
 
 DIRECTIONS = ("north", "east", "south", "west")
 STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))  # of DIRECTIONS, in rows and columns
-MOST_NAMES = 100_000  # above, a state's name would cost more than the state
+MOST_NAMES = 100_000  # larger maps have no names of states, which would need more memory than the states
 
 
 @names_right_word
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What one character of a map means.
+    """The meaning of a character of a map.
 
     Attributes
     ----------
     wall, start, terminal
         A wall cannot be entered; episodes begin in a start, and end in a terminal cell.
     stuck
-        It cannot be left: every action stays.
+        The cell cannot be left: every action stays.
     damage, reward
-        What every step that ends in the cell does and pays, beside the reward of the step itself.
+        The damage of every step that ends in the cell, and its reward in addition to ``step_reward``.
     exits
-        The actions that the cell has, as letters of ``"NESW"``.
+        The actions of the cell, as letters of ``"NESW"``.
 
     Examples
     --------
@@ -113,25 +113,25 @@ def from_map(
     goal_reward: float = 1.0,
     legend: Mapping[str, Cell | int | str] | None = None,
 ) -> MDP:
-    """Build a gridworld from a map; see the module's text for its characters.
+    """Build a gridworld from a map; :mod:`almostsure.model.build.grid` lists its characters.
 
     Parameters
     ----------
     text
-        The map, one line per row; common indentation and blank lines around it do not count.  Or a list of its rows, a
-        two-dimensional array of characters, or the path of a text file as a ``Path`` (not as a string, which is a
-        map).
+        The map, one line per row; common indentation and blank lines around it are ignored.  Or a list of its rows, a
+        two-dimensional array of characters, or a ``Path`` of a text file (a string is always a map).
     slip
-        Probability of slipping to the left, which is also that of slipping to the right; at most 0.5.
+        Probability of slipping to the left, and of slipping to the right; at most 0.5.
     slip_model
-        ``"forward"``: the step succeeds, and then drifts to its left or right; ``"side"``: it goes there instead.
+        ``"forward"``: the step succeeds, and then drifts to its left or right; ``"side"``: the agent moves there
+        instead.
     step_reward
-        Reward of every step, also of the one into the goal.
+        Reward of every step, including the one into the goal.
     goal_reward
-        Reward for entering ``G``, on top.
+        Additional reward for entering ``G``.
     legend
-        More characters: the known character that they behave like, a number (the damage of a hazard), or a
-        :class:`Cell`; ``{"F": ".", "H": 1}`` makes F floor and H a hazard.  It may also change the known ones.
+        Further characters, each as a known character with the same meaning, a number (the damage of a hazard), or a
+        :class:`Cell`; ``{"F": ".", "H": 1}`` makes F floor and H a hazard.  It may also redefine the known ones.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def from_map(
 
 
 def _read(text: str, meaning: Mapping[str, Cell]) -> tuple[tuple[str, ...], Ints, list[Cell]]:
-    """The rows of a map, which kind each of its cells has, [rows, columns], and what the kinds mean."""
+    """The rows of a map, the kind of each cell, [rows, columns], and the meaning of each kind."""
     rows, first_line = _lines(text)
     characters = np.array([list(row) for row in rows])
     known, kind = np.unique(characters, return_inverse=True)
@@ -172,7 +172,7 @@ def _read(text: str, meaning: Mapping[str, Cell]) -> tuple[tuple[str, ...], Ints
 
 
 def _text(given: Map) -> str:
-    """The text of a map, from any of its forms."""
+    """The text of a map given in any form."""
     if isinstance(given, str):
         return given
     if isinstance(given, os.PathLike):
@@ -225,7 +225,7 @@ def _legend(given: Mapping[str, Cell | int | str], goal_reward: float) -> dict[s
 
 
 def _lines(text: str) -> tuple[list[str], int]:
-    """The rows of a map, and the line of the text on which the first one stands."""
+    """The rows of a map, and the line number of the first one."""
     lines = [line.rstrip() for line in textwrap.dedent(text).splitlines()]
     filled = [number for number, line in enumerate(lines) if line]
     if not filled:
@@ -235,7 +235,7 @@ def _lines(text: str) -> tuple[list[str], int]:
         if len(row) != len(rows[0]):
             raise ModelError(
                 f"the rows of a map must be equally long; got {len(row)} cells on line {first_line + number} "
-                f"and {len(rows[0])} on line {first_line}. Fill up with '#' or '.'."
+                f"and {len(rows[0])} on line {first_line}. Pad them with '#' or '.'."
             )
     return rows, first_line
 
@@ -243,7 +243,7 @@ def _lines(text: str) -> tuple[list[str], int]:
 def _unknown(character: str, line: int, column: int, meaning: Mapping[str, Cell]) -> ModelError:
     return ModelError(
         f"unknown map character {character!r} at line {line}, column {column}. Known: {' '.join(meaning)}. "
-        f"Give it a meaning, such as legend={{{character!r}: '.'}} for floor or legend={{{character!r}: 1}} for a "
+        f"Define it, such as legend={{{character!r}: '.'}} for floor or legend={{{character!r}: 1}} for a "
         "hazard with damage 1."
     )
 
@@ -252,7 +252,7 @@ def _unknown(character: str, line: int, column: int, meaning: Mapping[str, Cell]
 
 
 class _Terrain:
-    """A map as flat arrays, one entry per cell: place i is of ``cells[kind[i]]``."""
+    """A map as flat arrays with one entry per cell, from the kind of each cell and the meaning of each kind."""
 
     def __init__(self, kind: Ints, cells: Sequence[Cell]) -> None:
         self.rows, self.columns = kind.shape
@@ -272,15 +272,15 @@ class _Terrain:
         cells = np.flatnonzero(~self.wall).astype(np.int32)
         state = np.full(self.wall.size, -1, np.int32)
         state[cells] = np.arange(cells.size, dtype=np.int32)
-        living = cells[~self.terminal[cells]]
-        weights, targets = self._targets(living, slip, slip_model)  # [k], [living, 4, k]
-        allowed = self.exits[living]
+        inner = cells[~self.terminal[cells]]  # cells with actions
+        weights, targets = self._targets(inner, slip, slip_model)  # [k], [inner, 4, k]
+        allowed = self.exits[inner]
         to = targets[allowed].ravel()
         per_state = np.count_nonzero(allowed, axis=1) * weights.size
         places = divmod(cells, self.columns) if cells.size <= MOST_NAMES else None
         return from_transitions(
-            np.repeat(state[living], per_state),
-            np.repeat(np.tile(np.arange(4, dtype=np.uint8), (living.size, 1))[allowed], weights.size),
+            np.repeat(state[inner], per_state),
+            np.repeat(np.tile(np.arange(4, dtype=np.uint8), (inner.size, 1))[allowed], weights.size),
             state[to],
             np.tile(weights, to.size // weights.size),
             step_reward + self.reward[to],
@@ -294,7 +294,7 @@ class _Terrain:
         )
 
     def _targets(self, cells: Ints, slip: float, slip_model: SlipModel) -> tuple[Floats, Ints]:
-        """The probabilities of the drifts (straight on, left, right), and where they lead: [cells, 4, drifts]."""
+        """The probabilities of the drifts (none, left, right), and the cells they lead to: [cells, 4, drifts]."""
         if not 0 <= slip <= 0.5:
             raise ModelError(f"slip must lie in 0 … 0.5, as it is the probability of each side; got {slip}")
         if slip_model not in ("forward", "side"):
@@ -304,15 +304,14 @@ class _Terrain:
         targets = np.empty((cells.size, 4, len(drifts)), np.int32)
         for direction in range(4):
             for i, (turn, _) in enumerate(drifts):
-                aside = moves[(direction + turn) % 4]
                 ahead = moves[direction][cells]
-                straight = turn == 0
-                targets[:, direction, i] = ahead if straight else aside[ahead if slip_model == "forward" else cells]
+                aside = moves[(direction + turn) % 4]
+                targets[:, direction, i] = ahead if turn == 0 else aside[ahead if slip_model == "forward" else cells]
         targets[self.stuck[cells]] = cells[self.stuck[cells], None, None]
         return np.array([p for _, p in drifts]), targets
 
     def _moves(self) -> npt.NDArray[np.int32]:
-        """Where one step leads from each cell, without slipping: [4, cells]."""
+        """The cell that each action leads to from each cell, without slipping: [4, cells]."""
         row, column = np.divmod(np.arange(self.wall.size, dtype=np.int32), np.int32(self.columns))
         result = np.empty((4, self.wall.size), np.int32)
         for direction, (down, right) in enumerate(STEPS):
@@ -322,7 +321,7 @@ class _Terrain:
         return result
 
 
-# ---------------------------------------------------------------------- a large family
+# ---------------------------------------------------------------------- random maps
 
 
 @names_right_word
@@ -339,8 +338,8 @@ def grid_family(
 ) -> MDP:
     """A seeded n × n map of water and pits, for benchmarks: n² states, four actions and twelve outcomes each.
 
-    The start is the top left cell and the goal, worth 1, the bottom right one.  Budgets are rich
-    (0, 1, 2, … and infinite) with ``slip_model="forward"``; with ``"side"`` almost all are 0 or infinite.
+    The start is the top left cell and the goal, with reward 1, the bottom right one.  Minimal budgets vary (0, 1, 2, …
+    and infinite) with ``slip_model="forward"``; with ``"side"`` almost all are 0 or infinite.
 
     Parameters
     ----------
@@ -349,11 +348,11 @@ def grid_family(
     seed
         Seed of the random numbers.
     hazard
-        Share of cells that are water on their own.
+        Share of the cells that are single cells of water.
     lakes, largest_lake
-        Share of the map's area that round lakes cover (less where they overlap), and their largest radius.
+        Share of the area covered by round lakes (less if they overlap), and their largest radius.
     pits
-        Share of cells that are pits.
+        Share of the cells that are pits.
     slip, slip_model
         As in :func:`from_map`.
 

@@ -1,8 +1,7 @@
-"""Models from one matrix per action, dense or sparse, in the layout of pymdptoolbox.
+"""``from_matrices``: models from one matrix per action, dense or sparse, in the layout of pymdptoolbox.
 
-``P[a, s, t]`` is the probability of going from state ``s`` to ``t`` under action ``a``.  An action whose row is all
-zeros at a state is not available there.  Rewards and damages have one of four shapes, and the shape says when they
-count:
+``P[a, s, t]`` is the probability of a step from state ``s`` to ``t`` under action ``a``.  If a row is zero, the
+action is not available in that state.  The shape of rewards and damages determines when they count:
 
 ==============  ==========================================================================
 a number        on every step
@@ -11,9 +10,9 @@ a number        on every step
 ``(A, S, S)``   ``D[a, s, t]`` on every step from ``s`` to ``t`` by action ``a``
 ==============  ==========================================================================
 
-So damage that is taken on *entering* a state needs the last one: ``np.broadcast_to(D, (A, S, S))``, with ``D`` of shape
-``(S,)``, counts ``D[t]`` on every step into ``t``, and costs no memory.  A damage or reward of a state that has no
-action, or of an action that the state does not have, would never count; it is refused.
+Damage on *entering* a state needs the last shape: ``np.broadcast_to(D, (A, S, S))``, with ``D`` of shape ``(S,)``,
+counts ``D[t]`` on every step into ``t``, and needs no memory.  Damages and rewards of states without actions, and of
+actions that are not available, would never count, so they are refused.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def from_matrices(
 
 
 def _entries(probabilities: Any) -> tuple[_Places, npt.NDArray[Any]]:
-    """Where the probabilities are not zero, and how large they are there; NaN stays, and is refused."""
+    """The positions and values of the nonzero probabilities; NaN is kept, and refused later."""
     if _is_sparse(probabilities) or _holds_sparse(probabilities):
         parts = [matrix.tocoo() for matrix in _square("probabilities", probabilities)]
         a = np.repeat(np.arange(len(parts)), [part.data.size for part in parts])
@@ -109,7 +108,7 @@ def _entries(probabilities: Any) -> tuple[_Places, npt.NDArray[Any]]:
 
 
 class _Places:
-    """Where the outcomes are, and how to read a quantity there whatever its shape."""
+    """The positions of the outcomes; reads rewards and damages of any shape there."""
 
     def __init__(self, *, actions: Ints, states: Ints, next_states: Ints, shape: tuple[int, int]) -> None:
         self.actions, self.states, self.next_states = actions, states, next_states
@@ -147,13 +146,13 @@ class _Places:
         return result
 
     def _check_states(self, name: str, by_state: npt.NDArray[Any]) -> None:
-        idle = by_state != 0
-        idle[self.states] = False
-        if idle.any():
-            s = int(np.argmax(idle))
+        unused = by_state != 0
+        unused[self.states] = False
+        if unused.any():
+            s = int(np.argmax(unused))
             raise ModelError(
-                f"{name} of shape (S,) count on every step out of a state, so they must be 0 where a state has no "
-                f"available action; got {by_state[s]} at state {s}{and_more(int(idle.sum()) - 1, 'state')}. "
+                f"{name} of shape (S,) count on every step out of a state, so they must be 0 for states without an "
+                f"available action; got {by_state[s]} at state {s}{and_more(int(unused.sum()) - 1, 'state')}. "
                 f"To count them on every step into a state, pass np.broadcast_to({name}, {self._full}).",
                 state=s,
             )
@@ -162,13 +161,13 @@ class _Places:
         """``by_choice`` is an array or CSR matrix of shape (S, A)."""
         s, a = (index.astype(np.int64) for index in by_choice.nonzero())
         available = self.states.astype(np.int64) * self.num_actions + self.actions
-        idle = ~np.isin(s * self.num_actions + a, available)
-        if idle.any():
-            at = int(np.argmax(idle))
+        unused = ~np.isin(s * self.num_actions + a, available)
+        if unused.any():
+            at = int(np.argmax(unused))
             raise ModelError(
-                f"{name} of shape (S, A) count on every step out of a state by an action, so they must be 0 where the "
+                f"{name} of shape (S, A) count on every step out of a state by an action, so they must be 0 if the "
                 f"action is not available; got {by_choice[s[at], a[at]]} at state {s[at]}, action {a[at]}"
-                f"{and_more(int(idle.sum()) - 1, 'choice')}. Set them to 0 there; to count them on every step into a "
+                f"{and_more(int(unused.sum()) - 1, 'choice')}. Set them to 0 there; to count them on every step into a "
                 f"state, use the shape (A, S, S) = {self._full}.",
                 state=int(s[at]), action=int(a[at]),
             )  # fmt: skip
@@ -195,9 +194,9 @@ def _numbers(name: str, values: Any) -> npt.NDArray[Any]:
 
 
 def _holds_sparse(matrices: Any) -> bool:
-    """Whether this is a row of matrices, some of them sparse: a list, a tuple, or an array of objects."""
-    is_row = isinstance(matrices, (list, tuple)) or (isinstance(matrices, np.ndarray) and matrices.dtype == object)
-    return is_row and any(_is_sparse(matrix) for matrix in matrices)
+    """Whether this is a sequence of matrices (a list, a tuple or an object array), some of them sparse."""
+    is_sequence = isinstance(matrices, (list, tuple)) or (isinstance(matrices, np.ndarray) and matrices.dtype == object)
+    return is_sequence and any(_is_sparse(matrix) for matrix in matrices)
 
 
 def _is_sparse(matrix: Any) -> bool:
@@ -205,19 +204,22 @@ def _is_sparse(matrix: Any) -> bool:
 
 
 def _square(name: str, matrices: Sequence[Any]) -> list[Any]:
-    """The matrices in CSR form, entries stored twice added up; all square and of one size."""
+    """The matrices in CSR format, with duplicate entries added up; all must be square and of the same size."""
     from scipy.sparse import csr_array
 
     if _is_sparse(matrices) or not len(matrices):
         raise ModelError(f"{name} must be a sequence with one sparse matrix per action; got {type(matrices).__name__}")
-    result = [csr_array(matrix) for matrix in matrices]  # a copy where summing would change the caller's
-    wanted = (result[0].shape[0], result[0].shape[0])
-    for action, matrix in enumerate(result):
-        if matrix.shape != wanted or not matrix.shape[0]:
-            raise ModelError(f"{name}[{action}] must have shape {wanted}; got {matrix.shape}", action=action)
-        if not matrix.has_canonical_format:
-            result[action] = matrix.copy()
-            result[action].sum_duplicates()
+    given = [m if _is_sparse(m) else _numbers(f"{name}[{action}]", m) for action, m in enumerate(matrices)]
+    size = max(given[0].shape[:1], default=0) or 1
+    result = []
+    for action, matrix in enumerate(given):
+        if matrix.shape != (size, size):
+            raise ModelError(f"{name}[{action}] must have shape {(size, size)}; got {matrix.shape}", action=action)
+        csr = csr_array(matrix)  # may share the caller's arrays
+        if not csr.has_canonical_format:
+            csr = csr.copy()
+            csr.sum_duplicates()
+        result.append(csr)
     return result
 
 

@@ -1,12 +1,12 @@
-"""Models from Python tables, and from the tables inside Gymnasium's toy environments.
+"""``from_table`` and ``from_gymnasium``: models from Python tables, and from the tables of Gymnasium's environments.
 
-A table maps a state to its actions and an action to its outcomes.  Gymnasium's ``env.unwrapped.P`` is such a table,
-whose outcomes are ``(probability, next state, reward, terminated)``.  An outcome flagged ``terminated`` ends the
-episode even where the state it names has outcomes of its own (as in Taxi), so it goes to a terminal state:
+A table maps a state to its actions, and an action to its outcomes.  Gymnasium's ``env.unwrapped.P`` is such a table,
+with outcomes ``(probability, next state, reward, terminated)``.  An outcome with ``terminated`` ends the episode, even
+if its next state has outcomes in the table (as in Taxi).  So it leads to a terminal state:
 
-- to the state it names, if nobody ever lives there (all ways in from elsewhere are flagged, and it is not a start),
-  or if nothing happens there anyway (its outcomes are self-loops without reward and damage);
-- to an extra state, the model's ``end``, otherwise.
+- the next state itself, if episodes never continue there (it is not initial, and all outcomes that lead to it from
+  other states are terminated), or if all its outcomes are self-loops without reward and damage;
+- otherwise an additional state, the model's ``end``.
 """
 
 from __future__ import annotations
@@ -57,18 +57,19 @@ def from_table(
     Parameters
     ----------
     table
-        A mapping, or a list with one entry per state.  States and actions are integers, or names (strings, or
-        anything hashable, which is then shown as text), numbered as they appear.  An action with one outcome may
-        have the tuple alone; reward and damage may be left out where they are 0.
+        A mapping, or a list with one entry per state.  States and actions are integers, or names (strings or other
+        hashable values, shown as text), numbered in the order in which they appear.  The list may be left out for a
+        single outcome, and reward and damage if they are 0.
     damage
         For tables in Gymnasium's form, whose outcomes end in ``terminated``: as for :func:`almostsure.from_gymnasium`.
     terminal
-        The state, or the states, in which nothing happens any more.  Only these may be missing from the table.
+        The terminal state or states.  Only these may be missing from the table.
     initial
         The initial state, a mapping from states to probabilities, or one probability for each state of the table and of
         ``terminal``; by default the first state of the table.
     action_names, labels, normalise
-        As for :func:`almostsure.from_transitions`; actions have the order of their names, or in which they appear.
+        As for :func:`almostsure.from_transitions`.  Named actions are numbered in the order of ``action_names``, or in
+        which they appear.
 
     Examples
     --------
@@ -121,7 +122,7 @@ def from_gymnasium(
         ``damage(s, a, s2, r, terminated)`` returns the damage of an outcome, an integer 0 … 255.  Or a rule such as
         ``"reward<=-100"`` (see :mod:`almostsure.model.build.damage`).  FrozenLake, CliffWalking and Taxi need none.
     initial
-        By default the environment's ``initial_state_distrib``, or state 0 where it has none.
+        By default the environment's ``initial_state_distrib``, or state 0 if it has none.
     normalise
         Rescale the probabilities of each choice to sum to 1.
     **make_kwargs
@@ -135,11 +136,11 @@ def from_gymnasium(
     """
     with _opened(env_or_id, make_kwargs) as env:
         table = table_of(env)
-        hurts = damage_of(env, damage)
+        damage = damage_of(env, damage)
         naming = _naming_of(env, len(table))
         start = _start_of(env) if initial is None else initial
     where, weights = initial_distribution(start, len(table), naming.get("state_names"))
-    rows = list(_rows(table, _Labels("state", table), _Labels("action", ()), hurts))
+    rows = list(_rows(table, _Labels("state", table), _Labels("action", ()), damage))
     rows, ends = _end_episodes(rows, len(table), set(where.tolist()))
     starts = dict(zip(where.tolist(), weights.tolist(), strict=True))
     return _assemble(rows, len(table), ends, initial=starts, normalise=normalise, **naming)
@@ -149,7 +150,7 @@ def from_gymnasium(
 
 
 class _Labels:
-    """Integers as they are, or other labels numbered as they appear."""
+    """The numbers of labels: integers themselves, other labels in the order in which they appear."""
 
     def __init__(self, what: str, labels: Iterable[Hashable]) -> None:
         found = dict.fromkeys(labels)
@@ -163,7 +164,7 @@ class _Labels:
 
     def __contains__(self, label: object) -> bool:
         if self.plain and isinstance(label, (bool, np.bool_)):
-            return False  # True is 1 to Python, and no number of a state to anybody else
+            return False  # True == 1 in Python, but is not a state
         return isinstance(label, Hashable) and label in self._index
 
     def __iter__(self) -> Iterator[Hashable]:
@@ -203,19 +204,19 @@ def _rows(entries: Mapping[Any, Any], states: _Labels, actions: _Labels, damage:
 
 
 def _without_rows(label: Any, entries: Mapping[Any, Any], states: _Labels) -> UnknownName:
-    """The error that a next state is not in the table: alone it may be a typing error, with others it is an end."""
+    """The error that a next state is not in the table: one may be a typo, several are probably terminal states."""
     outcomes = (one for row in entries.values() for action in _actions(row) for one in _outcomes(row[action]))
     named = (one[1] for one in outcomes if isinstance(one, (tuple, list)) and len(one) > 1)
     missing = {state for state in named if isinstance(state, Hashable) and state not in states}
     remedy = "Every next state must be in the table or in terminal=."
     if len(missing) < 2:
         return UnknownName("state", label, states, remedy)
-    remedy = f"{len(missing):,} next states have no rows. {remedy[:-1]}, which takes those where nothing happens."
+    remedy = f"{len(missing):,} next states have no rows. {remedy[:-1]}, which lists the terminal states."
     return UnknownName("state", label, (), remedy)
 
 
 def _outcomes(outcomes: Any) -> Any:
-    """A list of outcomes, also where a single one stands alone."""
+    """A list of outcomes; a single outcome may be given without a list."""
     single = isinstance(outcomes, tuple) and outcomes and not isinstance(outcomes[0], (tuple, list))
     return [outcomes] if single or not isinstance(outcomes, (list, tuple)) else outcomes
 
@@ -240,8 +241,8 @@ def _row(
             f"got {outcome!r} at {place}"
         ) from None
     ended = damage is not None and bool(last)
-    hurt = last if damage is None else damage(state, action, successor, reward, ended)
-    if damage is not None and hurt is None:
+    value = last if damage is None else damage(state, action, successor, reward, ended)
+    if damage is not None and value is None:
         raise ModelError(f"damage(…) must return an integer 0 … 255; it returned None at {place}. Is a return missing?")
     if damage is None and isinstance(last, (bool, np.bool_)):
         raise ModelError(
@@ -250,14 +251,14 @@ def _row(
         )
     if successor not in states:
         raise _without_rows(successor, entries, states)
-    before, after, harm = states.index(state), states.index(successor), as_damage(hurt)
+    harm = as_damage(value)
     if harm is None:
-        raise ModelError(f"damages must be integers 0 … 255; got {hurt!r} at {place}. Scale or round them first.")
-    return _Row(before, number, after, probability, reward, harm, ended)
+        raise ModelError(f"damages must be integers 0 … 255; got {value!r} at {place}. Scale or round them first.")
+    return _Row(states.index(state), number, states.index(successor), probability, reward, harm, ended)
 
 
 def _translate(initial: Any, states: _Labels) -> Any:
-    """The initial distribution over the states that the table and ``terminal`` name, whatever is added to them."""
+    """The initial distribution over the states of the table and of ``terminal``, by number."""
     if isinstance(initial, Mapping):
         return {states.index(state, "initial state"): weight for state, weight in initial.items()}
     if isinstance(initial, Hashable):
@@ -267,7 +268,7 @@ def _translate(initial: Any, states: _Labels) -> Any:
 
 
 def _carriers(name: str, given: Any, states: _Labels) -> list[int]:
-    """The states that carry a label, given as one truth value per state or as a list of states."""
+    """The states that carry a label, which is given as one truth value per state or as a list of states."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ModelError(f"label {name!r} must be one truth value per state, or a list of states; got {brief(given)}")
     listed = list(given)
@@ -286,18 +287,17 @@ def _supported(initial: Any) -> set[int]:
 
 
 def _end_episodes(rows: list[_Row], num_states: int, starts: set[int]) -> tuple[list[_Row], list[int]]:
-    """Send flagged outcomes to terminal states; also returns these, the extra one as ``num_states``."""
+    """Make outcomes with ``terminated`` lead to terminal states; also returns these, the end as ``num_states``."""
     rows = [row for row in rows if row.probability != 0]
     named = {row.next_state for row in rows if row.terminated}
-    lived_in = starts | {row.next_state for row in rows if not row.terminated and row.next_state != row.state}
-    restless = {row.state for row in rows if row.next_state != row.state or row.reward or row.damage}
-    ends = {state for state in named if state not in lived_in or state not in restless}
-    result = []
-    for row in rows:
-        if row.state in ends:
-            continue
-        homeless = row.terminated and row.next_state not in ends
-        result.append(row._replace(next_state=num_states) if homeless else row)
+    continued = starts | {row.next_state for row in rows if not row.terminated and row.next_state != row.state}
+    active = {row.state for row in rows if row.next_state != row.state or row.reward or row.damage}
+    ends = named - (continued & active)
+    result = [
+        row._replace(next_state=num_states) if row.terminated and row.next_state not in ends else row
+        for row in rows
+        if row.state not in ends
+    ]
     extra = any(row.next_state == num_states for row in result)
     return result, sorted(ends) + [num_states] * extra
 
@@ -311,7 +311,7 @@ def _assemble(
     layout: Layout | None = None,
     **options: Any,
 ) -> MDP:
-    """The model of ``count`` states, and of one more if episodes end there."""
+    """The model of the rows, with an additional end if ``ends`` has the state ``count``."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * 7
     options |= {"terminal": ends, "state_names": state_names, "layout": layout, "num_states": count}
     if count in ends:
@@ -321,23 +321,23 @@ def _assemble(
     return build(columns[:6], **options)
 
 
-# ---------------------------------------------------------------------- Gymnasium's environments
+# ---------------------------------------------------------------------- environments of Gymnasium
 
 
 @contextmanager
 def _opened(env_or_id: Any, make_kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """An environment, made from its id and closed again, or the caller's own and left alone."""
+    """The environment itself, or one made from its id, which is closed afterwards."""
     if isinstance(env_or_id, str):
         with closing(make_environment(env_or_id, **make_kwargs)) as made:
             yield made.unwrapped
     elif make_kwargs:
-        raise ModelError(f"{', '.join(make_kwargs)} must go with an environment's id; got an environment itself")
+        raise ModelError(f"{', '.join(make_kwargs)} must be passed with an environment's id; got an environment")
     else:
         yield getattr(env_or_id, "unwrapped", env_or_id)
 
 
 def table_of(env: Any) -> Mapping[Any, Any]:
-    """The table inside an environment; an error that says what to do instead where there is none."""
+    """The transition table of an environment; without one, an error with the alternatives."""
     spec, env = getattr(env, "spec", None), getattr(env, "unwrapped", env)
     table = getattr(env, "P", None)
     if not isinstance(table, (Mapping, list, tuple)) or not len(table):
@@ -346,23 +346,25 @@ def table_of(env: Any) -> Mapping[Any, Any]:
             f"none. {without_model(env)}"
         )
     if getattr(env, "fickle_passenger", False):
-        raise ModelError("a fickle passenger is not in the environment's table P. Make it with fickle_passenger=False.")
+        raise ModelError(
+            "env.unwrapped.P must describe the environment; it has no fickle passenger. Pass fickle_passenger=False."
+        )
     entries = _entries(table)
     if set(entries) != set(range(len(entries))):
-        raise ModelError(f"the states of env.unwrapped.P must be 0 … {len(entries) - 1}; use from_table for others")
+        raise ModelError(f"the states of env.unwrapped.P must be 0 … {len(entries) - 1}. Use from_table for others.")
     return {state: entries[state] for state in range(len(entries))}
 
 
 def without_model(env: Any) -> str:
-    """What works for an environment that does not say what may happen in it."""
+    """The alternatives for an environment without a transition table."""
     if type(getattr(env, "observation_space", None)).__name__ == "Box":
         return (
             "Its states are continuous: abstract(step, grid, actions, …) makes a finite model of them. For well-known "
-            "environments abstract('CartPole-v1') does, in a terminal: almostsure abstract CartPole-v1."
+            "environments the id suffices: abstract('CartPole-v1'), in a terminal almostsure abstract CartPole-v1."
         )
     return (
-        "If it can be copied, asure.explore(env) finds its model by playing, and with chance explore(env, mu=…, "
-        "delta=…). Else an OnlineShield learns while an agent plays: ShieldedEnv(env, OnlineShield(env, "
+        "If it can be copied, asure.explore(env) finds its model by playing (with mu= and delta= for random "
+        "transitions). Otherwise an OnlineShield learns while an agent plays: ShieldedEnv(env, OnlineShield(env, "
         "unknown='allow'), budget). If its state can be set, learn_minimal_budget learns from samples; if its outcomes "
         "can be listed, from_transitions makes a model."
     )
@@ -384,7 +386,7 @@ ACTIONS = {
 
 
 def _naming_of(env: Any, num_states: int) -> Naming:
-    """Names of states and actions, and the map if there is one, of the environments that Gymnasium brings along."""
+    """Names of states and actions, and the map if there is one, of Gymnasium's own environments."""
     kind = type(env).__name__
     if kind not in ACTIONS:
         return {}

@@ -1,4 +1,4 @@
-"""``from_transitions``: the one door through which every in-memory model is built."""
+"""``from_transitions``, and ``build``, which builds all models in memory."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from almostsure.model.origin import Origin
 from almostsure.model.space import Naming
 
 MAX_ACTION = 2**31 - 2
-BYTES_PER_OUTCOME = 150  # while a model is built: six columns, their sorted copies, and the model itself
-ROUNDING = 1e-15  # by which a sum may miss 1 for each of its terms
-NAMES_REMEDY = " Use from_table for states and actions by name, or number them and pass state_names= and action_names=."
+BYTES_PER_OUTCOME = 150  # needed to build a model: six columns, their sorted copies, and the model
+ROUNDING = 1e-15  # allowed rounding error of a sum of probabilities, per term
+NAMES_REMEDY = " Use from_table for states and actions with names, or number them and pass state_names=, action_names=."
 COLUMNS = ("states", "actions", "next_states", "probabilities", "rewards", "damages")
 
 
@@ -53,12 +53,12 @@ def from_transitions(
     states, actions, next_states
         Integers from 0.
     probabilities, rewards, damages
-        Damages are integers 0 … 255.  Entries that agree in everything but the probability add up; entries
-        with probability 0 are left out.
+        Damages are integers 0 … 255.  The probabilities of entries that are otherwise equal are added up;
+        entries with probability 0 are left out.
     num_states
-        By default one more than the largest state mentioned, or the number of names.
+        By default the number of names, or one more than the largest state in the columns.
     terminal
-        States in which nothing happens any more; self-loops without damage and reward may be left out.
+        The terminal states; their self-loops without damage and reward may be left out.
     initial
         The initial state (index or name), a mapping from states to probabilities, or one probability per state.
     action_names, state_names
@@ -66,9 +66,9 @@ def from_transitions(
     labels
         Named sets of states, each as one truth value per state or as a list of states: ``{"goal": [3, 7]}``.
     layout
-        Where the states stand in a drawing.
+        The positions of the states in a drawing.
     normalise
-        Rescale the probabilities of each choice to sum to 1.  Without it they must do so within 1e-9.
+        Rescale the probabilities of each choice to sum to 1.  Otherwise they must do so within 1e-9.
 
     Examples
     --------
@@ -104,20 +104,19 @@ def build(
 ) -> MDP:
     """Build a model from its six columns.
 
-    For the other builders, whose users do not know the columns: messages name an entry by its state and action, and
-    by its number as well only where the entries are ``numbered`` by the user.  ``end`` is the state, if there is one,
-    that stands for ended episodes, and ``encode`` turns an observation into a state: see :mod:`almostsure.model.space`.
+    Messages name an entry by its state and action, and also by its number if ``numbered``, that is, if the user knows
+    the columns.  See :class:`almostsure.model.space.Space` for ``naming``.
     """
     s, a, t = (_indices(name, x) for name, x in zip(COLUMNS[:3], given[:3], strict=True))
     state_names = naming.get("state_names")
     place = _Place(s, a, t, state_names, naming.get("action_names"), numbered)
     p, r = (place.numbers(COLUMNS[at], given[at], "numbers").astype(np.float64, copy=False) for at in (3, 4))
-    hurt = place.numbers("damages", given[5], f"integers 0 … {MAX_DAMAGE}")
-    _check_lengths((s, a, t, p, r, hurt))
+    harm = place.numbers("damages", given[5], f"integers 0 … {MAX_DAMAGE}")
+    _check_lengths((s, a, t, p, r, harm))
     ends = _ends(terminal)
     count = _count_states(num_states, state_names, (s, t, ends))
     _check_values(p, r, place)
-    d = _damages(hurt, place)
+    d = _damages(harm, place)
     columns = Columns(s, a, t, p, r, d)
     if ends.size:
         _check_terminal(columns, ends, place)
@@ -134,7 +133,7 @@ def build(
 
 
 class _Place(NamedTuple):
-    """How messages name an entry."""
+    """The columns that messages name an entry by."""
 
     states: Ints
     actions: Ints
@@ -144,7 +143,7 @@ class _Place(NamedTuple):
     numbered: bool
 
     def numbers(self, name: str, values: npt.ArrayLike, wanted: str) -> npt.NDArray[Any]:
-        """A column of numbers; the first entry that is none is named by its place."""
+        """A column of numbers; the error for other values names the first such entry."""
         try:
             return column(name, values, "iufb", wanted)
         except ModelError as error:
@@ -156,7 +155,7 @@ class _Place(NamedTuple):
         raise problem
 
     def fail(self, bad: npt.NDArray[np.bool_], rule: str, remedy: str) -> NoReturn:
-        """Raise ModelError at the first bad entry, and count the others."""
+        """Raise ModelError for the first bad entry, with the number of others."""
         at = int(np.argmax(bad))
         s, a, t = (int(column[at]) for column in self[:3])
         shown = (
@@ -185,7 +184,7 @@ def _indices(name: str, values: npt.ArrayLike) -> Ints:
     if array.max() > limit:
         at = int(np.argmax(array))
         raise ModelError(f"{name} must be at most {limit}; got {array[at]} at entry {at}.", outcome=at)
-    # uint64 beside int64 would turn into float64 and lose digits
+    # uint64 combined with int64 would become float64 and lose digits
     return array.astype(np.int64) if array.dtype == np.uint64 else array
 
 
@@ -195,7 +194,7 @@ def _damages(array: npt.NDArray[Any], place: _Place) -> npt.NDArray[np.uint8]:
     bad = ~are_damages(array)
     if bad.any():
         first = array[np.argmax(bad)]
-        remedy = "Scale or round them first; with_damage takes scale=, the unit that they are counted in."
+        remedy = "Scale or round them first; with_damage does so with scale=, the unit of damage."
         place.fail(bad, f"damages must be integers 0 … {MAX_DAMAGE}; got {first}", remedy)
     return array.astype(np.uint8)
 
@@ -224,7 +223,8 @@ def _count_states(num_states: int | None, names: Sequence[str] | None, columns: 
         raise ModelError("a model must have at least one state; got none")
     if seen > count:
         raise ModelError(
-            f"states must lie in 0 … {count - 1}; got {seen - 1}. Raise num_states or mend the index.", state=seen - 1
+            f"states must lie in 0 … {count - 1}; got {seen - 1}. Raise num_states or correct the index.",
+            state=seen - 1,
         )
     return int(count)
 
@@ -245,14 +245,14 @@ def _check_terminal(columns: Columns, ends: Ints, place: _Place) -> None:
         at = int(np.argmax(bad))
         place.fail(
             bad,
-            f"terminal state {s[at]} must have damage- and reward-free self-loops or no outcomes; got "
+            f"terminal state {s[at]} must only have self-loops without damage and reward, or no outcomes; got "
             f"reward {r[at]:g} and damage {d[at]}",
             f"Take state {s[at]} out of terminal=, or give it no outcomes.",
         )
 
 
 def _possible(columns: Columns, ends: Ints) -> Columns:
-    """Leave out entries with probability 0, but not a choice that has no others: its sum is wrong."""
+    """Leave out entries with probability 0; a choice that only has such entries is an error."""
     s, a, _, p, _, _ = columns
     if p.all():
         return columns
@@ -266,7 +266,7 @@ def _possible(columns: Columns, ends: Ints) -> Columns:
             state, action = divmod(int(gone[0]), width)
             raise ModelError(
                 f"probabilities of state {state}, action {action} must sum to 1; got 0"
-                f"{and_more(gone.size - 1, 'choice')}. Leave out the entries of an action that is not available.",
+                f"{and_more(gone.size - 1, 'choice')}. Leave out the entries of actions that are not available.",
                 state=state, action=action,
             )  # fmt: skip
     return _take(columns, keep)
@@ -277,7 +277,7 @@ def _take(columns: Columns, index: npt.NDArray[Any]) -> Columns:
 
 
 def _with_loops(columns: Columns, ends: Ints, count: int, names: Sequence[str] | None) -> Columns:
-    """Give each terminal state without outcomes its self-loop, and check that every state has a choice."""
+    """Add the self-loops of terminal states without outcomes, and check that every state has a choice."""
     s = columns.state
     _check_enough(s, ends, count, names)
     has = np.zeros(count, np.bool_)
@@ -294,7 +294,7 @@ def _with_loops(columns: Columns, ends: Ints, count: int, names: Sequence[str] |
 
 
 def _check_enough(s: Ints, ends: Ints, count: int, names: Sequence[str] | None) -> None:
-    """Refuse more states than there are entries before memory for them is asked for."""
+    """Refuse more states than entries, before memory for the states is allocated."""
     if count > s.size + ends.size:
         present = np.union1d(s, ends)
         gaps = np.flatnonzero(present != np.arange(present.size))
@@ -305,7 +305,7 @@ def _check_enough(s: Ints, ends: Ints, count: int, names: Sequence[str] | None) 
 def _no_choice(state: int, more: int, names: Sequence[str] | None) -> ModelError:
     return ModelError(
         f"every state must have a choice; state {state}{named(names, state)} has none{and_more(more, 'state')}. "
-        "If nothing happens there any more, list it in terminal=.",
+        "If it is terminal, list it in terminal=.",
         state=state,
     )
 
@@ -314,10 +314,10 @@ def _no_choice(state: int, more: int, names: Sequence[str] | None) -> ModelError
 
 
 def _sort(columns: Columns, count: int) -> Columns:
-    """Order by (state, action, successor), then ties by (damage, reward, probability); the result is new.
+    """Sort by (state, action, successor), then ties by (damage, reward, probability), into new columns.
 
-    Sorting one combined integer is several times faster than a lexsort of three columns, and most models have
-    few ties, so the other columns are only looked at inside them.
+    Sorting one combined integer is several times faster than a lexsort of three columns.  Most models have few ties, so
+    the other columns are only sorted within them.
     """
     s, a, t, _, _, _ = columns
     width = int(a.max()) + 1
@@ -327,7 +327,7 @@ def _sort(columns: Columns, count: int) -> Columns:
             key *= factor
             key += column
         if (key[1:] < key[:-1]).any():
-            order = np.argsort(key, kind="stable")  # near linear where the entries are nearly in order already
+            order = np.argsort(key, kind="stable")  # nearly linear if the entries are almost sorted
             key = key[order]
             columns = _take(columns, order)
         same = key[1:] == key[:-1]
@@ -338,7 +338,7 @@ def _sort(columns: Columns, count: int) -> Columns:
     s, a, t, p, r, d = columns
     r = r + 0.0  # −0.0 becomes 0.0, so that equal content has equal bytes
     if same.any():
-        p, d = p.copy(), d.copy()  # they may still be the caller's
+        p, d = p.copy(), d.copy()  # these may be the caller's arrays
         tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
         group = np.cumsum(~np.append(False, same))[tied]
         order = tied[np.lexsort((p[tied], r[tied], d[tied], group))]
@@ -347,7 +347,7 @@ def _sort(columns: Columns, count: int) -> Columns:
 
 
 def _merge(columns: Columns) -> Columns:
-    """Add up the probabilities of entries that agree in everything else."""
+    """Add up the probabilities of entries that are otherwise equal."""
     s, a, t, p, r, d = columns
     same = np.ones(s.size - 1, np.bool_)
     for values in (t, a, s, d, r):
@@ -364,19 +364,19 @@ def _compress(columns: Columns, count: int, *, normalise: bool) -> Arrays:
     outcome_ptr: Ints = np.append(starts, s.size).astype(index_dtype(s.size + 1))
     choice_ptr: Ints = offsets(s[starts], count).astype(index_dtype(starts.size + 1))
     sums = np.add.reduceat(p, starts)
-    # What is off by more than rounding, but tolerated, is rescaled here, once: everything that follows may then rely on
-    # sums of 1.  Sums that are 1 up to rounding stay as they are, so that building a model anew gives the same model.
+    # Sums that are off by more than rounding, but within the tolerance, are rescaled here once, so that later code can
+    # rely on sums of 1.  Sums that are 1 up to rounding are not, so that rebuilding a model gives the same model.
     width = np.diff(outcome_ptr)
     off = np.abs(sums - 1)
-    slightly = (off > ROUNDING * (width + 2)) & (off <= SUM_TOLERANCE)
-    if normalise or slightly.any():
-        p = p / np.repeat(np.where(slightly | normalise, sums, 1.0), width)
+    rescaled = (off > ROUNDING * (width + 2)) & (off <= SUM_TOLERANCE)
+    if normalise or rescaled.any():
+        p = p / np.repeat(np.where(rescaled | normalise, sums, 1.0), width)
     return Arrays(
         choice_ptr=choice_ptr,
         choice_action=a[starts].astype(action_dtype(int(a.max()) + 1)),
         outcome_ptr=outcome_ptr,
         successor=t.astype(index_dtype(count)),
-        probability=np.array(p),  # copied: a model must not change under its user's hands
+        probability=np.array(p),  # a copy, since this may be the caller's array
         reward=r,
         damage=np.array(d),
     )

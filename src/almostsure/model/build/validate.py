@@ -1,6 +1,6 @@
-"""What a model must satisfy, checked on its arrays in chunks, so that a 10⁸-outcome model costs little memory.
+"""Validation of the arrays of a model, in chunks, so that a model of 10⁸ outcomes needs little temporary memory.
 
-The rules, with their tolerance:
+The rules:
 
 - offsets start at 0, end at the array's length and increase strictly (every state has a choice, every
   choice an outcome);
@@ -8,7 +8,7 @@ The rules, with their tolerance:
 - probabilities lie in (0, 1] and those of a choice sum to 1 within ``SUM_TOLERANCE``;
 - rewards are finite;
 - the actions of a state are distinct and ascending;
-- damages are integers 0 … 255 (the array's type says so).
+- damages are integers 0 … 255, which the type of the array guarantees.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Describe = Callable[[int], str]
 
 
 def check_choices(choice_ptr: npt.NDArray[Any], choice_action: npt.NDArray[Any], describe: Describe) -> None:
-    """Raise ModelError at the first rule that the choices break; ``describe(choice)`` names the place."""
+    """Raise ModelError for the first rule that the choices break; ``describe(choice)`` names a choice in messages."""
     _check_type("choice_ptr", choice_ptr)
     _check_type("choice_action", choice_action)
     _check_offsets("choice_ptr", choice_ptr, choice_action.size, "state", "choice")
@@ -39,13 +39,13 @@ def check_choices(choice_ptr: npt.NDArray[Any], choice_action: npt.NDArray[Any],
 
 
 def check_outcomes(arrays: Arrays, describe: Describe) -> None:
-    """Raise ModelError at the first rule that the outcomes break, once the choices have been checked."""
+    """Raise ModelError for the first rule that the outcomes break; the choices must have been checked before."""
     for name in ("outcome_ptr", "successor", "probability", "reward", "damage"):
         _check_type(name, getattr(arrays, name))
     _check_offsets("outcome_ptr", arrays.outcome_ptr, arrays.successor.size, "choice", "outcome")
     if arrays.outcome_ptr.size != arrays.choice_action.size + 1:
         wanted, found = arrays.choice_action.size, arrays.outcome_ptr.size - 1
-        raise ModelError(f"outcome_ptr must offset the outcomes of {wanted} choices; got those of {found}")
+        raise ModelError(f"outcome_ptr must have the offsets of {wanted} choices; got those of {found}")
     for name in ("probability", "reward", "damage"):
         found, wanted = getattr(arrays, name).size, arrays.successor.size
         if found != wanted:
@@ -68,7 +68,7 @@ def _check_offsets(name: str, ptr: npt.NDArray[Any], length: int, owner: str, it
         raise ModelError("a model must have at least one state and one choice; got none")
     if ptr[0] != 0 or ptr[-1] != length:
         raise ModelError(f"{name} must run from 0 to {length}; got {ptr[0]} to {ptr[-1]}")
-    bad = ptr[1:] <= ptr[:-1]  # not np.diff: it wraps around in unsigned arrays
+    bad = ptr[1:] <= ptr[:-1]  # not np.diff, which wraps around for unsigned integers
     if bad.any():
         at = int(np.argmax(bad))
         more = int(np.count_nonzero(bad)) - 1
@@ -109,7 +109,7 @@ def _check_chunk(arrays: Arrays, first: int, last: int, num_states: int, describ
         ((probability > 0) & (probability <= 1 + SUM_TOLERANCE), "probabilities must lie in (0, 1]", probability),
         (np.isfinite(reward), "rewards must be finite", reward),
     ):
-        if not good.all():  # NaN is not good either
+        if not good.all():  # NaN is not good
             at = int(np.argmin(good))
             c = first + int(np.searchsorted(arrays.outcome_ptr[first : last + 1], begin + at, side="right")) - 1
             more = and_more(int(np.count_nonzero(~good)) - 1, "outcome")
@@ -133,28 +133,28 @@ def check_initial(states: npt.NDArray[Any], probabilities: npt.NDArray[Any], num
         bad = int(states[(states < 0) | (states >= num_states)][0])
         raise ModelError(f"initial states must lie in 0 … {num_states - 1}; got {bad}", state=bad)
     if np.unique(states).size != states.size:
-        raise ModelError("initial states must differ; got one of them twice. Add up their probabilities.")
+        raise ModelError("initial states must be distinct; got one of them twice. Add up their probabilities.")
     if not (probabilities > 0).all() or abs(float(probabilities.sum()) - 1) > SUM_TOLERANCE:
         raise ModelError(f"initial probabilities must be positive and sum to 1; got sum {probabilities.sum():.12g}")
 
 
 def are_damages(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which numbers are damages: integers 0 … 255."""
+    """A mask of the numbers that are damages: integers 0 … 255."""
     whole_ones: npt.NDArray[np.bool_] = values == np.floor(values)
     return (values >= 0) & (values <= MAX_DAMAGE) & whole_ones
 
 
-def as_damage(said: object) -> int | None:
+def as_damage(value: object) -> int | None:
     """A damage as an integer 0 … 255, where True is 1; None for anything else."""
     try:
-        number = whole("damage", int(said) if isinstance(said, (bool, np.bool_)) else said)
+        number = whole("damage", int(value) if isinstance(value, (bool, np.bool_)) else value)
     except ArgumentError:
         return None
     return number if 0 <= number <= MAX_DAMAGE else None
 
 
 def column(name: str, values: npt.ArrayLike, kinds: str, wanted: str, remedy: str = "") -> npt.NDArray[Any]:
-    """``values`` as a one-dimensional array of one of these kinds of numbers."""
+    """``values`` as a one-dimensional array of a dtype of these kinds."""
     try:
         array = np.asarray(values)
     except ValueError as error:  # nested sequences of different lengths

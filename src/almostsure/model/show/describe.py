@@ -1,4 +1,4 @@
-"""A model in a few lines, for people."""
+"""``summary``: a description of a model in a few lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def summary(mdp: MDP) -> str:
 
 
 def facts(mdp: MDP) -> list[tuple[str, str]]:
-    """The same in pairs of a word and what there is to say about it."""
+    """The lines of the summary as pairs of a name and a value."""
     damaging = int(np.count_nonzero(mdp.damage))
     actions = np.diff(mdp.choice_ptr)
     per_state = f"{actions.min()}" if actions.min() == actions.max() else f"{actions.min()}–{actions.max()}"
@@ -28,7 +28,7 @@ def facts(mdp: MDP) -> list[tuple[str, str]]:
     return [
         *([] if mdp.initial_states.size == 1 else [("start", _starts(mdp))]),
         ("actions", f"{mdp.num_actions} ({per_state} per state)" + (some and f": {some}")),
-        ("damage", f"{damaging:,} of the outcomes hurt ({share}), by at most {mdp.max_damage}"),
+        ("damage", f"{damaging:,} of the outcomes ({share}), at most {mdp.max_damage} each"),
         ("reward", f"{mdp.reward.min():g} … {mdp.reward.max():g}"),
         ("terminal", f"{int(np.count_nonzero(mdp.is_terminal())):,} of the states"),
         ("memory", f"{mdp.nbytes / 2**20:,.2f} MiB ({mdp.nbytes / mdp.num_outcomes:.1f} bytes per outcome)"),
@@ -37,7 +37,7 @@ def facts(mdp: MDP) -> list[tuple[str, str]]:
 
 
 def _starts(mdp: MDP) -> str:
-    """Where runs start, of several states, and how probably in each."""
+    """Several initial states and their probabilities, as text."""
     least, most = mdp.initial_probabilities.min(), mdp.initial_probabilities.max()
     likely = "each as likely" if most - least < 1e-9 else f"with probabilities {least:.3g} … {most:.3g}"
     count = mdp.initial_states.size

@@ -1,4 +1,4 @@
-"""Maps in the terminal: a gridworld as it was drawn, or with a number in each cell."""
+"""``draw_map``: maps as text, with the characters of the map or a value in each cell."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from almostsure.errors import ModelError
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 
-NO_BUDGET = 2**31 - 1  # almostsure.INFINITE, which is defined where budgets are: above models
-NOBODY = -1
+NO_BUDGET = 2**31 - 1  # almostsure.INFINITE, which this package cannot import
+NO_STATE = -1
 
 
 def draw_map(mdp: Model, values: npt.ArrayLike | None = None) -> str:
-    """The map of a model, or a value for each state in its cell.
+    """The map of a model, or the value of each state in its cell.
 
     Parameters
     ----------
     mdp
-        A model that has a layout: from :func:`almostsure.from_map`, most examples, FrozenLake and CliffWalking.
+        A model with a layout: from :func:`almostsure.from_map`, most examples, FrozenLake and CliffWalking.
     values
-        One value per state: numbers, such as ``budget.of_state``, or short texts.  ``INFINITE`` is drawn as ∞, and NaN
-        as a blank.  Cells without a state (rocks) keep the map's character.  By default the map itself is drawn.
+        One value per state: numbers, such as ``budget.of_state``, or short texts.  ``INFINITE`` is drawn as ∞, NaN as a
+        blank, and cells without a state (walls) as on the map.  By default the map itself is drawn.
 
     Examples
     --------
@@ -47,25 +47,25 @@ def draw_map(mdp: Model, values: npt.ArrayLike | None = None) -> str:
     if values is None:
         return _aligned([[character for _, character in row] for row in rows])
     texts = [show(value) for value in _per_state(values, model.num_states)]
-    return _aligned([[character if s == NOBODY else texts[s] for s, character in row] for row in rows])
+    return _aligned([[character if s == NO_STATE else texts[s] for s, character in row] for row in rows])
 
 
 def cells(mdp: MDP) -> list[list[tuple[int, str]]]:
-    """The state (or ``NOBODY``) and the map's character of each cell, row by row."""
+    """The state (or ``NO_STATE``) and the map's character of each cell, row by row."""
     layout = mdp.layout
     if layout is None:
-        raise ModelError("only a model with a layout can be drawn; this one has none. Models from from_map have one.")
+        raise ModelError("the model must have a layout to be drawn; it has none. Models from from_map have one.")
     drawn = np.flatnonzero(layout.cell >= 0)
-    state_at = np.full(layout.rows * layout.columns, NOBODY)
+    state_at = np.full(layout.rows * layout.columns, NO_STATE)
     state_at[layout.cell[drawn]] = drawn
     if np.unique(layout.cell[drawn]).size != drawn.size:
-        raise ModelError("only a model with one state per cell can be drawn; in this one several share a cell")
+        raise ModelError("the model must have one state per cell to be drawn; several states share a cell")
     by_row = state_at.reshape(layout.rows, layout.columns).tolist()
     return [list(zip(states, text, strict=True)) for states, text in zip(by_row, layout.text, strict=True)]
 
 
 def show(value: Any) -> str:
-    """A value as short as a cell needs it: ∞ for INFINITE, nothing for NaN, four digits of other floats."""
+    """A short text for a value: ∞ for INFINITE, empty for NaN, four significant digits of other floats."""
     if isinstance(value, str):
         return value
     if isinstance(value, float) and np.isnan(value):

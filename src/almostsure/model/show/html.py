@@ -1,8 +1,7 @@
-"""How notebooks show models and results: small cards of HTML, readable on light and on dark pages.
+"""The HTML that notebooks show for models and results: small cards, readable on light and dark pages.
 
-Everything that comes from a model (names, map characters) is escaped, so nothing in it can run.  Text takes the page's
-colour; only cells of maps have colours of their own, with ink that stands out from them.  What is large is cut, and
-says so.
+All text from a model (names, map characters) is escaped, so that it cannot run as code.  Text has the page's colour;
+only cells of maps have their own colours, with contrasting text.  Large content is shortened, with a note.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import numpy as np
 from almostsure.errors import ModelError
 from almostsure.model.arrays import Ints
 from almostsure.model.show.describe import facts as model_facts
-from almostsure.model.show.draw import NO_BUDGET, NOBODY, cells, show
+from almostsure.model.show.draw import NO_BUDGET, NO_STATE, cells, show
 
 if TYPE_CHECKING:
     from almostsure.model.mdp import MDP
 
 CELL = 22  # pixels
 MOST_CELLS = 1_500  # a larger map is not drawn
-MOST_LOOKED_AT = 1_000_000  # outcomes; of a larger model only the sizes are shown, at once
+MOST_OUTCOMES = 1_000_000  # of a larger model only the sizes are shown, to be fast
 MOST_LEVELS = 12
 LONGEST = 60  # characters of a name
 ROCK, FLOOR, HAZARD, MARK = "#6b6f76", "#efe9dc", "#abd9e9", "#f6e58d"
@@ -36,7 +35,7 @@ LINE = "1px solid rgba(128,128,128,.45)"
 
 
 def card(title: str, facts: Iterable[tuple[str, str]], *parts: str) -> str:
-    """A title, a table of facts, and parts that are HTML already."""
+    """A card with a title, a table of facts, and parts that are HTML."""
     rows = "".join(
         f'<tr><th scope="row" style="text-align:left;font-weight:600;padding:1px 12px 1px 0">{clean(name)}</th>'
         f'<td style="text-align:left;padding:1px 0">{clean(value, 200)}</td></tr>'
@@ -50,12 +49,12 @@ def card(title: str, facts: Iterable[tuple[str, str]], *parts: str) -> str:
 
 
 def text_card(title: str, text: str) -> str:
-    """A card of what is printed, line by line, in a fixed width."""
+    """A card with printed text in a fixed-width font."""
     return card(title, (), f'<pre style="margin:4px 0;font-size:12px;background:none">{escape(text)}</pre>')
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], more: str = "") -> str:
-    """A table with a header; ``more`` is what is said below it, all of it."""
+    """A table with a header; ``more`` is a note below it, which is not shortened."""
     cell = f"text-align:left;padding:2px 10px 2px 0;border-bottom:{LINE}"
     top = "".join(f'<th scope="col" style="{cell}">{clean(text)}</th>' for text in head)
     body = "".join("<tr>" + "".join(f'<td style="{cell}">{clean(text)}</td>' for text in row) + "</tr>" for row in rows)
@@ -65,7 +64,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], more: str = "") ->
 
 
 def levels_table(title: str, counts: Mapping[int, int]) -> str:
-    """How many there are of each budget, ascending; of many levels the first ones and the last."""
+    """A table of the counts per budget, ascending; if there are many, the first ones and the last."""
     levels = list(counts)
     shown = levels if len(levels) <= MOST_LEVELS else [*levels[: MOST_LEVELS - 1], levels[-1]]
     note = "" if len(shown) == len(levels) else f"… {len(levels):,} levels in all"
@@ -73,7 +72,7 @@ def levels_table(title: str, counts: Mapping[int, int]) -> str:
 
 
 def clean(text: str, longest: int = LONGEST) -> str:
-    """Text that is shown as it is: nothing in it is HTML, and it is not longer than it may be."""
+    """Text with HTML escaped, shortened to ``longest`` characters."""
     return escape(text if len(text) <= longest else text[: longest - 1] + "…")
 
 
@@ -81,7 +80,7 @@ def clean(text: str, longest: int = LONGEST) -> str:
 
 
 def budget_map(mdp: MDP, budgets: Ints) -> str:
-    """The map with what each state needs, from light (nothing) to dark (∞); nothing if there is no small map."""
+    """The map with the minimal budget of each state, from light (0) to dark (∞); empty without a small map."""
     levels = np.unique(budgets[budgets < NO_BUDGET]).tolist()
     step = (len(SHADES) - 1) / max(len(levels) - 1, 1)
     shade = {level: int(at * step) for at, level in enumerate(levels)}
@@ -96,7 +95,7 @@ def budget_map(mdp: MDP, budgets: Ints) -> str:
 
 
 def text_map(mdp: MDP, texts: Sequence[str], label: str) -> str:
-    """The map with a short text in each cell; nothing if there is no small map."""
+    """The map with a short text in each cell; empty without a small map."""
     return _map(mdp, [(text, FLOOR, INK) for text in texts], "", label)
 
 
@@ -105,7 +104,7 @@ def _is_small(mdp: MDP) -> bool:
 
 
 def _map(mdp: MDP, looks: Sequence[tuple[str, str, str]], verb: str, label: str) -> str:
-    """An SVG with a cell for each place; states look as told, or without that as the map's characters do."""
+    """The map as SVG; ``looks`` are text, fill and ink of each state, or empty to show the map's characters."""
     if not _is_small(mdp):
         return ""
     try:
@@ -115,8 +114,8 @@ def _map(mdp: MDP, looks: Sequence[tuple[str, str, str]], verb: str, label: str)
     parts = []
     for y, row in enumerate(rows):
         for x, (state, character) in enumerate(row):
-            text, fill, ink = _terrain(character) if state == NOBODY or not looks else looks[state]
-            name = "" if state == NOBODY else mdp.state_name(state)
+            text, fill, ink = _terrain(character) if state == NO_STATE or not looks else looks[state]
+            name = "" if state == NO_STATE else mdp.state_name(state)
             tip = f"{name} {verb} {text}" if name and looks else name
             parts.append(_cell(x, y, text, fill, ink, tip))
     width, height = len(rows[0]) * CELL, len(rows) * CELL
@@ -149,6 +148,6 @@ def _terrain(character: str) -> tuple[str, str, str]:
 
 
 def model_card(mdp: MDP) -> str:
-    """What :func:`summary` says of a model, and its map if that is small."""
-    known = [("size", repr(mdp)[6:-1]), *(model_facts(mdp) if mdp.num_outcomes <= MOST_LOOKED_AT else ())]
+    """The facts of :func:`almostsure.MDP.summary`, and the map if it is small."""
+    known = [("size", repr(mdp)[6:-1]), *(model_facts(mdp) if mdp.num_outcomes <= MOST_OUTCOMES else ())]
     return card("MDP", known, _map(mdp, (), "", "the model's map"))

@@ -1,4 +1,4 @@
-"""Maps as Matplotlib pictures: the terrain, what each cell needs, what is played there."""
+"""``plot_map``: maps drawn by Matplotlib, with a text such as a minimal budget or an action in each cell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from almostsure.errors import ModelError
-from almostsure.model.show.draw import NOBODY, cells
+from almostsure.model.show.draw import NO_STATE, cells
 from almostsure.plots import axes_for
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 ROCK, FLOOR, TRAP = "#6b6f76", "#efe9dc", "#4a1530"
 HAZARDS = {"~": "#f6c39a", "1": "#f6c39a", "2": "#ee9155", "3": "#d9601f", "H": "#d9601f"}
 CELL = 0.42  # inches
-LARGEST = 40  # cells along a side up to which texts are written
+LARGEST = 40  # rows and columns of a map with texts
 
 
 def plot_map(mdp: MDP, ax: Axes | None, texts: Sequence[str] | None = None, title: str = "") -> Axes:
-    """Draw the map of a model, what hurts in orange, with a text in the cell of each state.
+    """Draw the map of a model, hazards in orange, with a text in the cell of each state.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def plot_map(mdp: MDP, ax: Axes | None, texts: Sequence[str] | None = None, titl
         If the model has no map.
     """
     if mdp.layout is None:
-        raise ModelError("the model must have a map to be drawn; got one without. almostsure report draws any model.")
+        raise ModelError("the model must have a map to be drawn; it has none. almostsure report draws any model.")
     rows = cells(mdp)
     height, width = len(rows), len(rows[0])
     axes = axes_for(ax, min(12.0, 1 + CELL * width), min(12.0, 1 + CELL * height))
@@ -40,7 +40,7 @@ def plot_map(mdp: MDP, ax: Axes | None, texts: Sequence[str] | None = None, titl
     if max(height, width) <= LARGEST:
         for y, row in enumerate(rows):
             for x, (state, character) in enumerate(row):
-                text = character if texts is None or state == NOBODY else texts[state]
+                text = character if texts is None or state == NO_STATE else texts[state]
                 ink = "white" if picture[y][x] in (ROCK, TRAP) else "#1c1c1c"
                 axes.text(x, y, text.strip(".#"), ha="center", va="center", fontsize=9, color=ink)
     axes.set_xticks(range(width), [f"c{x}" for x in range(width)], fontsize=7)
@@ -52,7 +52,7 @@ def plot_map(mdp: MDP, ax: Axes | None, texts: Sequence[str] | None = None, titl
 
 
 def _colour(state: int, character: str) -> str:
-    if state == NOBODY:
+    if state == NO_STATE:
         return ROCK
     if character == "X":
         return TRAP

@@ -1,1 +1,1 @@
-"""Models in the languages that Storm reads (PRISM, JANI, DRN), and models and policies handed to Storm."""
+"""Reading models in the languages of Storm (PRISM, JANI, DRN), and passing models to Storm."""

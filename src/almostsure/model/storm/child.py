@@ -1,8 +1,8 @@
-"""Storm's side of :func:`almostsure.from_prism`: a program of its own, so that whatever Storm does ends with it.
+"""The child process of :func:`almostsure.from_prism`, in which Storm runs, so that crashes of Storm only end the child.
 
-It reads a request from standard input, writes the model as ``model.umb`` into the folder of the request and what
-there is to say about it as ``answer.json``.  It imports nothing of this package, so that it starts quickly; mistakes
-of the user are answers too (``problem``), which the parent turns into its own exceptions.
+It reads a request from standard input, and writes the model as ``model.umb`` and notes about it as ``answer.json`` into
+the folder of the request.  It imports nothing from this package, so that it starts quickly.  Mistakes of the user are
+answers with a ``problem``, which the parent turns into exceptions.
 """
 
 from __future__ import annotations
@@ -18,32 +18,29 @@ import sys
 from fractions import Fraction
 from typing import Any
 
-LIFTED = "Transition rewards are not supported"  # how Storm's message begins
-SUMS = ("do not sum to one", "do not some to one")  # the second is Storm's spelling for synchronised commands
+LIFTED = "Transition rewards are not supported"  # the beginning of Storm's message
+SUMS = ("do not sum to one", "do not some to one")  # "some" is in Storm's message for synchronised commands
 NOT_BOOLEAN = "to be of boolean type"
 CONTINUOUS = "The input model is a CTMC"
 INTERVALS = "contains interval updates"
-OUTSIDE = "out_of_bounds"  # Storm's label of the state that stands for every value out of range
+OUTSIDE = "out_of_bounds"  # Storm's label of the state for all values out of range
 BUILT_IN = ("init", "deadlock")
-OPERATORS = "CFGIPRSUX"  # letters that Storm reads as operators of its property language, whatever they name
-IN_WORDS = ("and", "or", "not")  # what Python and people write
-HOW_TO_COMBINE = "write = to compare, & and | to combine, with something on either side, and ! for not"
+OPERATORS = "CFGIPRSUX"  # always operators of Storm's property language, even if a constant has this name
+IN_WORDS = ("and", "or", "not")  # written in Python instead of & | !
+HOW_TO_COMBINE = "write = to compare, & and | to combine two conditions, and ! for not"
 WORDS = {"true", "false", "min", "max", "mod", "pow", "floor", "ceil", "round", "log"}
-IMPOSSIBLE = rb":[ \t]*0+(?:\.0*)?(?:[eE][+-]?\d+)?[ \t]*\r?(?:\n|\Z)"  # the end of an outcome with probability 0
+IMPOSSIBLE = rb":[ \t]*0+(?:\.0*)?(?:[eE][+-]?\d+)?[ \t]*\r?(?:\n|\Z)"  # ends the line of an outcome with probability 0
 DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
-HINTS = {  # what to do about Storm's messages, by a part of them
-    "Parsing error": "A name that is not declared gives this message too: check the names there.",
+HINTS = {  # remedies, by a part of Storm's message
+    "Parsing error": "This may also be a name that is not declared: check the names there.",
     "out-of-bounds": "Guard the command, or widen the variable's range.",
-    "to one": "Mend them: a command's probabilities must sum to 1.",
+    "to one": "Correct them: the probabilities of a command must sum to 1.",
     "single initial state": "Check that the init value of every variable lies in its range.",
 }
 
 
 class Problem(Exception):
-    """Something that the user must be told.
-
-    The parent makes an exception of its message, or of the fields where it is about a name.
-    """
+    """A mistake of the user, which the parent turns into an exception: by its message, or by its fields for names."""
 
     def __init__(self, message: str = "", **fields: Any) -> None:
         super().__init__(message)
@@ -60,7 +57,7 @@ def _wrong_type(kind: str) -> Problem:
 
 
 def _from_storm(message: str) -> Problem:
-    """What Storm says, and what to do about it."""
+    """A message of Storm, with a remedy if one is known."""
     hint = next((hint for part, hint in HINTS.items() if part in message), "")
     return Problem(f"{message}{chr(10) if chr(10) in message else ' '}{hint}".rstrip())
 
@@ -78,14 +75,14 @@ def main() -> None:
         answer = {"problem": _from_storm(str(error).strip()).fields}
     except Exception as error:
         what = f"{type(error).__name__}: {str(error).strip()}".rstrip(".")
-        answer = {"problem": {"message": f"the model could not be taken over from Storm ({what})."}}
+        answer = {"problem": {"message": f"Storm's model could not be exported ({what})."}}
     with open(os.path.join(request["folder"], "answer.json"), "w", encoding="utf-8") as file:
         json.dump(answer, file)
-    os._exit(0)  # taking down a large model piece by piece would take seconds
+    os._exit(0)  # without destructors, which take seconds for a large model
 
 
 def _limit(memory: int | None) -> None:
-    """Take no more memory than that, and end when the parent does."""
+    """Limit the memory of this process, and end it when the parent ends."""
     try:
         import ctypes
         import resource
@@ -95,7 +92,7 @@ def _limit(memory: int | None) -> None:
         if memory is not None:
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     except (ImportError, AttributeError, OSError, ValueError):
-        pass  # not on this system
+        pass  # not supported by this system
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +117,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Source:
-    """What is common to programs and to files that list every state."""
+    """The common part of programs (PRISM, JANI) and explicit files (DRN)."""
 
     def __init__(self, stormpy: Any, request: dict[str, Any]) -> None:
         self.stormpy = stormpy
@@ -128,14 +125,14 @@ class _Source:
         self.formulas: dict[str, Any] = {}  # by the text of the user
 
     def formula(self, text: str, *context: Any) -> Any:
-        """A condition on states, made of variables and labels."""
+        """A condition on states, of variables and labels, parsed by Storm."""
         given = self.stormpy.parse_properties(text, *context)
         if len(given) != 1 or "[" in text:
             raise _no_condition(text, "it must be one condition on states, without P or R")
         return given[0].get_raw_formula()
 
     def add_labels(self, model: Any) -> list[str]:
-        """Label the states that satisfy a condition with its text; the labels that the user should see."""
+        """Add a label for each condition, named by its text; returns the labels that the user should see."""
         for text, formula in self.formulas.items():
             if model.labeling.contains_label(text):
                 continue
@@ -146,12 +143,12 @@ class _Source:
 
     def holds(self, model: Any, formula: Any) -> Any:
         """The states that satisfy a condition, as Storm's bits."""
-        # where intervals are resolved changes no answer about a state, but Storm asks
+        # Storm requires a mode for interval models, which makes no difference for conditions on states
         mode = self.stormpy.UncertaintyResolutionMode.ROBUST if model.supports_uncertainty else None
         return self.stormpy.model_checking(model, formula, uncertainty_resolution_mode=mode).get_truth_values_vector()
 
     def dropped(self, model: Any) -> tuple[int, str] | None:
-        """A deadlock whose state reward, the damage, Storm has left out, and that reward; a DRN file has them all."""
+        """A deadlock whose state reward for damage Storm has dropped, and that reward; never in a DRN file."""
         return None
 
 
@@ -174,7 +171,7 @@ class _Explicit(_Source):
         kind = header.get("@value_type:", "double")
         if header.get("@parameters") or kind == "parametric":
             model = stormpy.build_model_from_drn[stormpy.RationalFunction](path, options=options)
-            model, notes = _at_a_point(stormpy, model), {"uncertain": "parametric"}
+            model, notes = _instantiated(stormpy, model), {"uncertain": "parametric"}
         elif kind.endswith("interval"):
             _check_lines(path)
             number = stormpy.RationalInterval if kind.startswith("rational") else stormpy.Interval
@@ -217,10 +214,9 @@ def _has_impossible(path: str) -> bool:
 
 
 def _mended(path: str, folder: str, *, counted: bool) -> str:
-    """The file as Storm needs it: with the number of choices, and without outcomes that are impossible.
+    """The file with the number of choices, and without outcomes of probability 0.
 
-    Storm reads no names of choices without the former; the latter it counts in one place of a UMB file and not in
-    another.
+    Storm needs the former to read names of choices.  The latter it counts inconsistently when it writes a UMB file.
     """
     complete = os.path.join(folder, "mended.drn")
     with open(path, "rb") as file, open(complete, "wb") as copy:
@@ -235,7 +231,7 @@ def _mended(path: str, folder: str, *, counted: bool) -> str:
 
 
 def _header(path: str) -> dict[str, str]:
-    """The lines before ``@model``: each keyword with what stands behind or below it."""
+    """The lines before ``@model``: each keyword with the text after and below it."""
     found: dict[str, str] = {}
     key = ""
     with open(path, encoding="utf-8", errors="replace") as file:
@@ -251,7 +247,7 @@ def _header(path: str) -> dict[str, str]:
 
 
 def _check_lines(path: str) -> None:
-    """Refuse intervals that are not of probabilities: see :func:`_check_interval`."""
+    """Check all intervals of a DRN file: see :func:`_check_interval`."""
     state = action = ""
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
@@ -267,25 +263,25 @@ def _check_lines(path: str) -> None:
 
 
 def _check_interval(low: str, high: str, where: str) -> None:
-    """Refuse an interval of numbers that is not one of probabilities.
+    """Refuse an interval that is not in order or not within 0 … 1.
 
-    Storm takes [0.9, 0.7] for an empty interval, and writes that as [0, 0], as if the outcome could not happen.
+    Storm would read [0.9, 0.7] as an empty interval, and write it as [0, 0], as if the outcome were impossible.
     """
     try:
         lower, upper = Fraction(low.strip()), Fraction(high.strip())
-    except (ValueError, ZeroDivisionError):  # a bound that depends on the state: the parent looks at what becomes of it
+    except (ValueError, ZeroDivisionError):  # depends on the state: the parent checks the result
         return
     if not 0 <= lower <= upper <= 1:
         got = f"[{float(lower):.12g}, {float(upper):.12g}]"
         rule = "an interval of probabilities must have 0 ≤ lower bound ≤ upper bound ≤ 1"
-        raise Problem(f"{rule}; got {got} {where}. Mend it.")
+        raise Problem(f"{rule}; got {got} {where}. Correct it.")
 
 
 # ---------------------------------------------------------------------- PRISM and JANI
 
 
 class _Program(_Source):
-    """A PRISM or JANI file, with its constants set."""
+    """A PRISM or JANI file, with values for its constants."""
 
     def __init__(self, stormpy: Any, request: dict[str, Any]) -> None:
         super().__init__(stormpy, request)
@@ -297,33 +293,36 @@ class _Program(_Source):
         constants = _constants(stormpy, program, request)
         self.program, properties = stormpy.io.instantiate_constants(program, constants, properties)
         self.properties = {entry.get_name(): entry.get_raw_formula() for entry in properties}
-        if self.is_jani:
-            self.names, self.values = _told_in_jani(path, constants)
-        else:
-            self.names, self.values = _told_in_prism(self.program)
-        for role, text in request["conditions"].items():
-            self._understand(role, text)
         damage = request["damage"].removeprefix("reward:")
-        rewards = _on_locations(path, damage) if self.is_jani else _on_states(str(self.program), damage)
+        if self.is_jani:
+            with open(path, encoding="utf-8-sig") as file:
+                content = json.load(file)
+            self.names, self.values = _names_in_jani(content, constants)
+            rewards = _on_locations(content, damage)
+        else:
+            self.names, self.values = _names_in_prism(self.program)
+            rewards = _on_states(str(self.program), damage)
+        for role, text in request["conditions"].items():
+            self._add_condition(role, text)
         self.state_rewards = {got: self._where(text) for got, text in rewards.items()}
 
     def _where(self, text: str) -> Any:
-        """A condition, or all states where Storm cannot read it: a variable may be named like an operator."""
+        """A condition; all states if Storm cannot read it, as a variable may have the name of an operator."""
         try:
             return self.formula(text, self.program)
         except RuntimeError:
             return self.formula("true", self.program)
 
     def dropped(self, model: Any) -> tuple[int, str] | None:
-        """Storm makes state rewards of deadlocks 0, whatever they are in the file."""
+        """Storm sets state rewards of deadlocks to 0; this finds one that is not 0 in the file."""
         deadlocks = model.labeling.get_states("deadlock")
         for text, formula in self.state_rewards.items():
             for state in self.holds(model, formula) & deadlocks:
                 return state, text
         return None
 
-    def _understand(self, role: str, text: str) -> None:
-        """Take ``text`` for a condition on states, unless a label, reward structure or action has that name."""
+    def _add_condition(self, role: str, text: str) -> None:
+        """Parse ``text`` as a condition on states, unless it is the name of a label, reward structure or action."""
         kinds = ("label",) if role == "goal" else tuple(self.names)
         if text in BUILT_IN or any(text in self.names[kind] for kind in kinds):
             return
@@ -343,11 +342,11 @@ class _Program(_Source):
             if re.search(r"==|&&|\|\||[=<>&|]\s*$", text):
                 message = HOW_TO_COMBINE
             elif NOT_BOOLEAN in message:
-                message = "it is a number, neither true nor false"
+                message = "its value is a number, not true or false"
             raise _no_condition(text, message) from None
 
     def _qualified(self, text: str) -> str:
-        """Variables of a JANI automaton by the names that Storm gives them: ``A_x`` for ``x``, if no other is meant."""
+        """Variables of a JANI automaton with the names that Storm gives them: ``A_x`` for ``x``, if that is unique."""
         known = self._identifiers()
 
         def full(match: re.Match[str]) -> str:
@@ -358,11 +357,11 @@ class _Program(_Source):
         return re.sub(r'(?<!")\b[A-Za-z_]\w*\b(?!")', full, text)
 
     def _without_operators(self, text: str) -> str:
-        """Constants that are named like an operator of Storm's language, by their values."""
+        """Replace constants that have the name of an operator of Storm's property language by their values."""
 
         def value(match: re.Match[str]) -> str:
             if match[0] not in self.values:
-                why = f"Storm takes {match[0]} for an operator. Rename it, or name a label that the model defines"
+                why = f"Storm reads {match[0]} as an operator. Rename it, or pass a label that the model defines"
                 raise _no_condition(text, why)
             return f"({self.values[match[0]]})"
 
@@ -374,13 +373,13 @@ class _Program(_Source):
             if word not in known and word.lower() in IN_WORDS:
                 raise _no_condition(text, HOW_TO_COMBINE)
             if word not in known and word not in WORDS and word in self.names["label"]:
-                raise _no_condition(text, f'inside a condition, labels stand in double quotes: "{word}"')
+                raise _no_condition(text, f'inside a condition, labels need double quotes: "{word}"')
             if word not in known and word not in WORDS:
                 names = self.names | self._by_kind() | {"property": list(self.properties)}
                 raise Problem(what=role if word == text else "variable", name=word, names=names)
 
     def add_labels(self, model: Any) -> list[str]:
-        """Without Storm's own names for parts of conditions."""
+        """As above, without the labels that Storm adds for parts of conditions."""
         visible = {*self.names["label"], *self.formulas, *BUILT_IN}
         return [name for name in super().add_labels(model) if name in visible]
 
@@ -388,7 +387,7 @@ class _Program(_Source):
         return [name for names in self._by_kind().values() for name in names]
 
     def _by_kind(self) -> dict[str, list[str]]:
-        """What conditions may be made of, each name once: variables, constants and, in a PRISM file, formulas."""
+        """The names that conditions may use: variables, constants and, in a PRISM file, formulas."""
         names = [variable.name for variable in self.program.expression_manager.get_variables()]
         constants, formulas = [constant.name for constant in self.program.constants], []
         if not self.is_jani:
@@ -399,17 +398,17 @@ class _Program(_Source):
         return {kind: found for kind, found in kinds.items() if found or kind == "variable"}
 
     def _reached(self, name: str) -> Any:
-        """The states that a property of the form ``P [F …]`` or ``R [F …]`` is about."""
+        """The condition of a property of the form ``P [F …]`` or ``R [F …]``."""
         formula = self.properties[name]
         inner = getattr(formula, "subformula", None)
         if inner is None or not inner.is_eventually_formula:
-            raise _no_condition(name, f"the property must ask to reach something (F …); it is {formula}")
+            raise _no_condition(name, f"the property must be about reaching states (F …); it is {formula}")
         return inner.subformula
 
     # ------------------------------------------------------------------ building
 
     def build(self) -> tuple[Any, dict[str, Any]]:
-        """Storm's sparse model and what was special about building it."""
+        """Storm's sparse model, and notes for the parent on how it was built."""
         if self.request["parameters"]:
             return self._parametric()
         try:
@@ -421,12 +420,12 @@ class _Program(_Source):
         return model, notes | {"lifted": True}
 
     def _checked(self, *, lift: bool) -> tuple[Any, dict[str, Any]]:
-        """Build the model, checked.
+        """Build the model, with checks.
 
-        Storm compares sums of rounded numbers with 1, to the last bit: 0.06 + 0.94 would be refused.  In that case
-        the model is built without that check, with a state for all values out of range; if that state exists, or if
-        the parent finds sums that are off by more than rounding (it asks again, ``exact``), Storm checks the model
-        in exact arithmetic, which says what is wrong.
+        Storm compares sums of rounded numbers with 1 exactly, so it refuses 0.06 + 0.94.  In this case the model is
+        built without the check, and with a state for all values out of range.  If that state is reached, or if the
+        parent finds sums that are off by more than rounding (it repeats the request with ``exact``), Storm builds the
+        model in exact arithmetic, and its error message names the mistake.
         """
         build = self.stormpy.build_model
         if self.request["exact"]:
@@ -443,7 +442,7 @@ class _Program(_Source):
         return self._within(float, lift=lift), {"unchecked": not self.request["exact"]}
 
     def _check_intervals(self) -> None:
-        """Refuse intervals that are not of probabilities, where their bounds are the same in all states."""
+        """Check all intervals with constant bounds: see :func:`_check_interval`."""
         for module in self.program.modules:
             for command in module.commands:
                 for update in command.updates:
@@ -454,7 +453,7 @@ class _Program(_Source):
                         _check_interval(low, high, f"for {assigned} of the {place}")
 
     def _within(self, number: Any, *, lift: bool) -> Any:
-        """The model without a look at sums (intervals have none, and Storm refuses those that begin at 0)."""
+        """The model without a check of sums (intervals have none, and Storm refuses those that begin at 0)."""
         model = self.stormpy.build_model[number](self.program, options=self._options(lift=lift, checks=False))
         if model.labeling.contains_label(OUTSIDE):
             exact = self.stormpy.Rational if number is float else number
@@ -465,11 +464,11 @@ class _Program(_Source):
     def _parametric(self) -> tuple[Any, dict[str, Any]]:
         build = self.stormpy.build_model[self.stormpy.RationalFunction]
         model = build(self.program, options=self._options(lift=False))
-        return _at_a_point(self.stormpy, model), {"uncertain": "parametric"}
+        return _instantiated(self.stormpy, model), {"uncertain": "parametric"}
 
     def _options(self, *, lift: bool, checks: bool = True) -> Any:
         formulas = [*self.formulas.values(), *self.state_rewards.values()]
-        if formulas:  # a single formula would make Storm stop exploring where it holds
+        if formulas:  # with a single formula Storm would not explore beyond states in which it holds
             formulas.append(self.formula("true", self.program))
         options = self.stormpy.BuilderOptions(formulas) if formulas else self.stormpy.BuilderOptions()
         options.set_build_all_reward_models()
@@ -477,13 +476,13 @@ class _Program(_Source):
         options.set_build_state_valuations()
         options.set_build_choice_labels()
         options.set_scale_and_lift_transition_rewards(lift)
-        options.set_exploration_checks(checks)  # without, x'=9 where x has 3 bits changes the variable beside it
+        options.set_exploration_checks(checks)  # otherwise x'=9 changes the next variable if x has 3 bits
         options.set_add_out_of_bounds_state(not checks)
         return options
 
 
-def _at_a_point(stormpy: Any, model: Any) -> Any:
-    """A parametric model with numbers for its parameters: only which outcomes are possible is used of it."""
+def _instantiated(stormpy: Any, model: Any) -> Any:
+    """A parametric model with arbitrary values for its parameters; only its possible outcomes are used."""
     from stormpy.pars import ModelInstantiator
 
     if model.collect_reward_parameters():
@@ -497,7 +496,7 @@ def _at_a_point(stormpy: Any, model: Any) -> Any:
 
 
 def _with_variables(stormpy: Any, model: Any, named: Any) -> Any:
-    """The model with the variables of ``named``, which has the same states: Storm leaves them out."""
+    """The model with the variables of ``named``, which has the same states; Storm drops them."""
     if not named.has_state_valuations():
         return model
     parts = stormpy.models.SparseModelComponents[float](model.transition_matrix, model.labeling, model.reward_models)
@@ -507,8 +506,8 @@ def _with_variables(stormpy: Any, model: Any, named: Any) -> Any:
     return type(model)(parts)
 
 
-def _told_in_prism(program: Any) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The names by kind, and the constants that have a value, each with that in the language of conditions."""
+def _names_in_prism(program: Any) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The names by kind, and the values of constants, in the language of conditions."""
     actions = [program.get_action_name(index) for index in program.get_synchronizing_action_indices()]
     names = {
         "label": [label.name for label in program.labels],
@@ -518,10 +517,8 @@ def _told_in_prism(program: Any) -> tuple[dict[str, list[str]], dict[str, str]]:
     return names, {constant.name: str(constant.definition) for constant in program.constants if constant.defined}
 
 
-def _told_in_jani(path: str, given: dict[str, Any]) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The same of a JANI file, of which Storm does not tell it; constants that are computed are left out."""
-    with open(path, encoding="utf-8-sig") as file:
-        content = json.load(file)
+def _names_in_jani(content: dict[str, Any], given: dict[str, Any]) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The same for a JANI file, which Storm does not provide; without constants defined by expressions."""
     places = [content, *content.get("automata", ())]
     transient = [entry for place in places for entry in place.get("variables", ()) if entry.get("transient")]
     names = {
@@ -535,38 +532,36 @@ def _told_in_jani(path: str, given: dict[str, Any]) -> tuple[dict[str, list[str]
 
 
 def _on_states(program: str, name: str) -> dict[str, str]:
-    """The state rewards of a structure of a program, as Storm prints it, each with where it is other than 0."""
+    """The state rewards of a structure in a program printed by Storm, and the condition under which each is not 0."""
     head = rf'rewards(?: "{re.escape(name)}"){"?" if name == "default" else ""}'
     body = re.search(rf"^{head}\n(.*?)^endrewards", program, re.MULTILINE | re.DOTALL)
     found = re.findall(r"^\s+([^\[\s].*?)(?<! ): (.+);$", body[1] if body else "", re.MULTILINE)
     return {f"{value} for {guard}": f"({guard}) & ({value}) != 0" for guard, value in found}
 
 
-def _on_locations(path: str, name: str) -> dict[str, str]:
-    """The same of a JANI file, where it may be anywhere if any location gives a reward."""
-    with open(path, encoding="utf-8-sig") as file:
-        automata = json.load(file).get("automata", ())
-    places = [place for automaton in automata for place in automaton["locations"]]
+def _on_locations(content: dict[str, Any], name: str) -> dict[str, str]:
+    """The same for a JANI file: any state, if any location has a reward."""
+    places = [place for automaton in content.get("automata", ()) for place in automaton["locations"]]
     rewarded = any(entry["ref"] == name for place in places for entry in place.get("transient-values", ()))
-    return {"the reward of a location, perhaps": "true"} if rewarded else {}
+    return {"possibly the reward of a location": "true"} if rewarded else {}
 
 
 def _parse_prism(stormpy: Any, path: str) -> Any:
     try:
         return stormpy.io.parse_prism_program(path)
     except RuntimeError as error:
-        if CONTINUOUS in str(error):  # Storm asks for an option of its own, which would not help
+        if CONTINUOUS in str(error):  # Storm's message suggests an option that does not help
             raise _wrong_type("CTMC") from None
         if str(error) != "std::exception":
             raise
     with open(path, encoding="utf-8", errors="replace") as file:
         unknown = ", ".join(repr(name) for name in _undeclared(file.read()))
     assigned = f": {unknown} is assigned to but not declared" if unknown else ""
-    raise Problem(f"Storm cannot read the model, and does not say why. Check the names in it{assigned}.")
+    raise Problem(f"Storm cannot read the model, and gives no reason. Check the names in it{assigned}.")
 
 
 def _undeclared(program: str) -> list[str]:
-    """The variables of a PRISM program that are assigned to, but neither declared nor made by renaming a module."""
+    """The variables of a PRISM program that are assigned to, but neither declared nor renamed from a module."""
     text = re.sub(r"//.*", "", program)
     declared = re.findall(r"(\w+)\s*:\s*(?:\[|bool\b|int\b|clock\b)", text)
     renamed = re.findall(r"=\s*(\w+)\s*[,\]]", text)
@@ -589,14 +584,14 @@ def _constants(stormpy: Any, program: Any, request: dict[str, Any]) -> dict[str,
         has = "has" if len(missing) == 1 else "have"
         example = ",".join(f"{name}=…" for name in missing)
         message = f"constants must have a value; {', '.join(missing)} {has} none. Pass constants='{example}'"
-        raise Problem(f"{message}, or name those that are to stay unknown with parameters=.")
+        raise Problem(f"{message}, or list those of a parametric model in parameters=.")
     return {name: _value(stormpy, name, value, declared[name].type) for name, value in given.items()}
 
 
 def _value(stormpy: Any, name: str, given: bool | int | float | str, kind: Any) -> Any:
-    """What stormpy takes as a constant of a kind, from a number or from text such as ``3``, ``1/3`` or ``true``.
+    """The value of a constant in the type that it was declared with, from a number or from text.
 
-    As it was declared: 1 is a double too, and 3.0 an integer.
+    1 may also be a double, and 3.0 an integer; text may be ``3``, ``1/3`` or ``true``.
     """
     if given in ("true", "false"):
         given = given == "true"

@@ -1,8 +1,8 @@
-"""Models as DRN files, the text format of Storm.
+"""``write_drn``: models as DRN files, the text format of Storm.
 
-A DRN file has rewards of states and choices, none of outcomes.  So where damage or reward depends on the outcome, the
-outcomes that have some pass through relay states, on whose only choice they are taken; one more step, and everything
-else as it was.  Relays come after the model's own states and carry the label ``relay``.
+A DRN file has rewards of states and choices, but not of outcomes.  If damage or reward depends on the outcome of a
+choice, the outcomes that have some pass through relay states, whose only choice has the damage and reward.  This adds
+a step and changes nothing else.  Relays come after the model's states and have the label ``relay``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from almostsure.model.arrays import Bools, Floats, Ints
 from almostsure.model.mdp import MDP
 
-NO_LABEL = "__NOLABEL__"  # how Storm writes a choice without an action
+NO_LABEL = "__NOLABEL__"  # written by Storm for a choice without an action
 RELAY = "relay"
 
 
 def write_drn(mdp: MDP, file: BinaryIO) -> None:
-    """Write a model with its damage, its reward, its labels and the reward structures of where it came from."""
+    """Write a model with its damage, reward, labels and the reward structures of its origin."""
     moved = _moved(mdp)
     target, rows = _relays(mdp, moved)
     rewards = _choice_rewards(mdp, moved)
@@ -34,15 +34,15 @@ def write_drn(mdp: MDP, file: BinaryIO) -> None:
     )
     file.write(header.encode())
     file.writelines(line.encode() for line in _states(mdp, target, np.stack(list(rewards.values()), axis=1)))
-    nothing = [0.0] * len(rewards)
-    for state, (successor, *earned) in enumerate(rows, mdp.num_states):
-        on_the_way = _numbers(earned + nothing[2:])
-        lines = f"state {state} {_numbers(nothing)} {RELAY}\n\taction {RELAY} {on_the_way}\n\t\t{successor} : 1\n"
+    zeros = [0.0] * len(rewards)
+    for state, (successor, *values) in enumerate(rows, mdp.num_states):
+        taken = _numbers(values + zeros[2:])
+        lines = f"state {state} {_numbers(zeros)} {RELAY}\n\taction {RELAY} {taken}\n\t\t{successor} : 1\n"
         file.write(lines.encode())
 
 
 def _moved(mdp: MDP) -> Bools:
-    """Which outcomes take their damage and reward in a relay: those that have some, where those of a choice differ."""
+    """A mask of the outcomes that need a relay: those with damage or reward, if outcomes of their choice differ."""
     first, choice = mdp.outcome_ptr[:-1], mdp.outcome_choices()
     differs = np.zeros(mdp.num_choices, np.bool_)
     for values in (mdp.damage, mdp.reward):
@@ -52,7 +52,7 @@ def _moved(mdp: MDP) -> Bools:
 
 
 def _relays(mdp: MDP, moved: Bools) -> tuple[Ints, list[tuple[int, float, float]]]:
-    """The target of each outcome, and where each relay leads, with what damage and what reward."""
+    """The target of each outcome; the successor, damage and reward of each relay."""
     target = mdp.successor.astype(np.int64)
     if not moved.any():
         return target, []
@@ -63,7 +63,7 @@ def _relays(mdp: MDP, moved: Bools) -> tuple[Ints, list[tuple[int, float, float]
 
 
 def _choice_rewards(mdp: MDP, moved: Bools) -> dict[str, Floats]:
-    """What a choice takes whatever its outcome."""
+    """The rewards of choices, including damage; 0 if these are taken in relays."""
     first = mdp.outcome_ptr[:-1]
     via_relays = np.logical_or.reduceat(moved, first)
     own = {name: np.where(via_relays, 0.0, getattr(mdp, name)[first]) for name in ("damage", "reward")}
@@ -99,5 +99,5 @@ def _numbers(values: list[float]) -> str:
 
 
 def _word(name: str) -> str:
-    """A name without spaces, which a DRN file cannot hold; choices without an action are written as Storm does."""
+    """A name without spaces, which DRN does not allow; choices without an action are written as by Storm."""
     return NO_LABEL if re.fullmatch(r"choice \d+", name) else re.sub(r"\s", "_", name)

@@ -1,8 +1,8 @@
-"""Running Storm in a process of its own, with a limit to its time and memory.
+"""Running Storm in a child process (``child.py``), with limits for its time and memory.
 
-Storm is a large C++ program inside an extension module: a division by zero in a model kills the interpreter that
-parses it, and nothing but its end stops a build that has become too large.  In a child process (``child.py``) both
-end the child alone.  The model comes back as an uncompressed UMB file, which is read array by array.
+Storm is a large C++ program in an extension module.  A division by zero in a model kills the interpreter that parses
+it, and a build that has become too large can only be stopped by killing its process.  The parent process survives both.
+The model is returned as an uncompressed UMB file, which is read array by array.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ LEAST_MEMORY = 1 << 28  # bytes
 
 
 class Limits(NamedTuple):
-    """What the child may take."""
+    """Limits of the child process."""
 
     seconds: float | None
     memory: int | None  # bytes of address space
 
 
 def limits(seconds: float | None, memory: int | None) -> Limits:
-    """The limits that the user gave; without one, all the memory that can be had."""
+    """The limits given by the user; by default all available memory."""
     if seconds is not None and check_real("time_limit", seconds) <= 0:
         raise ArgumentError(f"time_limit must be a positive number of seconds; got {seconds!r}")
     if memory is not None and whole("memory_limit", memory) < LEAST_MEMORY:
@@ -42,8 +42,8 @@ def limits(seconds: float | None, memory: int | None) -> Limits:
 
 
 def run_storm(request: dict[str, Any], shown: str, limit: Limits) -> dict[str, Any]:
-    """Let the child do what ``request`` says; its answer, or the exception that tells what is wrong."""
-    if sys.modules.get("stormpy", importlib.util) is None or importlib.util.find_spec("stormpy") is None:
+    """The child's answer to a request; raises if the child reports a problem, crashes or hits a limit."""
+    if importlib.util.find_spec("stormpy") is None:
         raise MissingExtra("stormpy", "storm")
     code = _run(json.dumps(request | {"memory_limit": limit.memory}), shown, limit)
     answer = Path(request["folder"], "answer.json")
@@ -56,7 +56,7 @@ def run_storm(request: dict[str, Any], shown: str, limit: Limits) -> dict[str, A
 
 
 def _run(request: str, shown: str, limit: Limits) -> int:
-    """The child's exit status.  Whatever ends the waiting, Ctrl-C for example, ends the child."""
+    """The child's exit status.  If waiting is interrupted, such as by Ctrl-C, the child is killed."""
     # -P: the folder of child.py must not come first in its sys.path
     process = subprocess.Popen(
         [sys.executable, "-P", str(CHILD)],
@@ -64,7 +64,7 @@ def _run(request: str, shown: str, limit: Limits) -> int:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        start_new_session=True,  # Ctrl-C reaches this process alone, which ends the other
+        start_new_session=True,  # Ctrl-C only reaches this process, which kills the child
     )
     try:
         process.communicate(request.encode(), timeout=limit.seconds)
@@ -74,7 +74,7 @@ def _run(request: str, shown: str, limit: Limits) -> int:
             "Pass a larger time_limit=, or smaller constants."
         ) from None
     finally:
-        process.kill()  # nothing happens to a process that has ended
+        process.kill()  # no effect if it has ended
         process.wait()
     return process.returncode
 
@@ -91,7 +91,7 @@ def _explain_end(code: int, shown: str, limit: Limits) -> NoReturn:
 
 
 def _refuse(problem: dict[str, Any], shown: str, limit: Limits) -> NoReturn:
-    """Raise the exception that the child's answer describes."""
+    """Raise the exception for a problem that the child reports."""
     if "memory" in problem:
         raise _out_of_memory(shown, limit)
     if "known" in problem:
@@ -104,7 +104,7 @@ def _refuse(problem: dict[str, Any], shown: str, limit: Limits) -> NoReturn:
 
 
 def _out_of_memory(shown: str, limit: Limits) -> NotEnoughMemory:
-    allowed = "" if limit.memory is None else f" of {show(limit.memory)}"
+    allowed = "" if limit.memory is None else f" (the limit was {show(limit.memory)})"
     return NotEnoughMemory(
-        f"{shown}: Storm ran out of its memory{allowed}. Pass a larger memory_limit=, or smaller constants."
+        f"{shown}: Storm ran out of memory{allowed}. Pass a larger memory_limit=, or smaller constants."
     )

@@ -1,4 +1,4 @@
-"""Models handed to Storm: in memory, or as a DRN file."""
+"""``to_storm``: models for Storm, in memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from almostsure.model.source import Model, as_model
 def to_storm(mdp: Model) -> Any:
     """The model as stormpy's ``SparseMdp``.
 
-    It has the reward models ``damage`` and ``reward``, and ``cost`` where no reward is positive; the labels ``init``,
-    ``terminal`` and ``relay``; and the actions as choice labels.  A model that came from a file of Storm or PRISM also
-    has the labels, reward structures and valuations of that file.
+    It has the reward models ``damage`` and ``reward``, and ``cost`` if no reward is positive; the labels ``init``,
+    ``terminal`` and ``relay``; and the actions as choice labels.  A model from a file of Storm or PRISM also has the
+    labels, reward structures and valuations of that file.
 
-    Storm allows a choice only one outcome for each successor: further ones pass through relay states, which come after
-    the model's own states and carry the label ``relay`` (see :func:`almostsure.model.files.save`).
+    Storm allows only one outcome per choice and successor.  Others pass through relay states, which come after the
+    model's states and have the label ``relay`` (see :func:`almostsure.model.files.save`).
 
     Parameters
     ----------
@@ -38,10 +38,10 @@ def to_storm(mdp: Model) -> Any:
         save(as_model(mdp), file, relay=True)
         options = stormpy.io.UmbImportOptions()
         level = stormpy.developer.get_log_level()
-        stormpy.developer.set_log_level(stormpy.developer.LogLevel.OFF)  # what it prints is in the exception too
+        stormpy.developer.set_log_level(stormpy.developer.LogLevel.OFF)  # the exception has the message too
         try:
             return stormpy.build_model_from_umb(file, options=options)
         except (RuntimeError, stormpy.exceptions.StormError) as error:
-            raise ModelError(f"Storm cannot take the model: {str(error).strip()}") from error
+            raise ModelError(f"Storm refuses the model: {str(error).strip()}") from error
         finally:
             stormpy.developer.set_log_level(level)

@@ -1,1 +1,1 @@
-"""UMB files, the format that Storm, PRISM and Modest exchange: saving, loading, and what other programs write."""
+"""UMB files, the exchange format of Storm, PRISM and Modest: saving, and loading files of any program."""

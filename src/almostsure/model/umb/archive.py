@@ -1,15 +1,15 @@
-"""A tar archive of arrays, read array by array and never unpacked on disk.
+"""A tar archive of arrays, read array by array without unpacking it on disk.
 
-:class:`Archive` reads the headers, and each array when it is asked for.  Archives compressed by gzip or xz, and small
-ones, are read into memory at once.  No file is mapped: one that is cut short while it is read is an error, not a crash,
-and one that changes between two arrays is refused.
+:class:`Archive` reads the headers first, and each array on demand.  Compressed archives (gzip or xz) and small ones are
+read into memory at once.  Files are not memory-mapped: a file that is truncated while it is read is an error, not a
+crash, and a file that changes between two reads is refused.
 
-Nothing in a file is believed before it has been checked.  Members must be plain files with harmless names that
-occur once, must lie inside the file, and must have exactly the size that their reader expects; every header up to
-the end mark must be whole, so that a damaged one cannot hide what follows it.
+Contents are untrusted.  Members must be plain files with harmless, unique names, must lie inside the file, and must
+have exactly the expected size.  Every header up to the end mark must be valid, so that a damaged header cannot hide the
+members after it.
 
-Behind the end mark, where other programs stop reading, :class:`Writer` puts a *seal*: a block with the SHA-256 of all
-bytes before it.  A seal that does not fit is refused.
+After the end mark, where other programs stop reading, :class:`Writer` adds a *seal*: a block with the SHA-256 of all
+bytes before it.  A wrong seal is refused.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from almostsure.model.arrays import CHUNK, ptr_of
 BLOCK = 512
 SMALL = 1 << 20  # bytes; a file below this is read at once
 MANY_MEMBERS = 1 << 16
-SEAL = b"almostsure sha256 "  # what a seal begins with
-PART = 1 << 22  # bytes that are read at a time
-UNPACKED, TIMES = 1 << 28, 100  # bytes that any compressed file may unpack to, and how many times its size a large one
+SEAL = b"almostsure sha256 "  # the beginning of a seal
+PART = 1 << 22  # bytes read at a time
+UNPACKED, TIMES = 1 << 28, 100  # a compressed file may unpack to so many bytes, or so many times its size
 MAGIC = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
 
 Path = str | PathLike[str]
@@ -53,16 +53,16 @@ class Archive:
     path
         The file to open.
     shown
-        What messages call it; by default its path.
+        The name of the file in messages, by default its path.
     """
 
     def __init__(self, path: Path, *, shown: str | None = None) -> None:
         self.path, self.shown = path, os.fspath(path) if shown is None else shown
-        self.owners: set[str] = set()  # whom the members belong to, for programs that sign what they write
+        self.owners: set[str] = set()  # of the members: some programs write their name there
         self._place: dict[str, tuple[int, int]] = {}  # name → (first byte, number of bytes)
         with self._file() as file:
             self._stamp = _stamp(file)
-            self._buffer = self._read_at_once(file)  # None where arrays are read one by one
+            self._buffer = self._read_at_once(file)  # None if arrays are read one by one
             stream: BinaryIO = file if self._buffer is None else BytesIO(self._buffer)
             self._length = stream.seek(0, os.SEEK_END)
             self.sealed = self._check_seal(stream)
@@ -86,7 +86,7 @@ class Archive:
         return self._numbers(begin, "u1", size).tobytes()
 
     def array(self, name: str, dtype: DType, count: int) -> npt.NDArray[Any]:
-        """A member as an array of ``count`` numbers, which nobody else holds."""
+        """A member as a new array of ``count`` numbers."""
         self.expect(name, dtype, count)
         return self._numbers(self._find(name)[0], dtype, count)
 
@@ -100,13 +100,13 @@ class Archive:
         return result
 
     def expect(self, name: str, dtype: DType, count: int) -> None:
-        """Check that a member is there and has the size of ``count`` numbers, without reading it."""
+        """Check that a member exists and has the size of ``count`` numbers, without reading it."""
         size, wanted = self._find(name)[1], count * np.dtype(dtype).itemsize
         if size != wanted:
             self.fail(f"member {name!r} must have {wanted:,} bytes, as the index says; it has {size:,}")
 
     def bits(self, name: str, count: int) -> npt.NDArray[np.bool_]:
-        """A member that holds one bit for each of ``count`` things, padded to 64-bit words."""
+        """A member with one bit for each of ``count`` items, padded to 64-bit words."""
         packed = self.array(name, "u1", (count + 63) // 64 * 8)
         return np.unpackbits(packed, count=count, bitorder="little").view(np.bool_)
 
@@ -123,13 +123,13 @@ class Archive:
             self.fail(f"member {folder + '/strings.bin'!r} must be UTF-8 text; {error.reason}")
 
     def check_offsets(self, name: str, offsets: npt.NDArray[Any], length: int) -> None:
-        """Check that offsets run from 0 to ``length`` and never fall."""
+        """Check that offsets run from 0 to ``length`` and never decrease."""
         if offsets[0] != 0 or offsets[-1] != length:
             self.fail(f"member {name!r} must run from 0 to {length}; it runs from {offsets[0]} to {offsets[-1]}")
-        falls = offsets[1:] < offsets[:-1]
-        if falls.any():
-            at = int(np.argmax(falls))
-            self.fail(f"member {name!r} must never fall; entry {at + 1} is {offsets[at + 1]} after {offsets[at]}")
+        decreases = offsets[1:] < offsets[:-1]
+        if decreases.any():
+            at = int(np.argmax(decreases))
+            self.fail(f"member {name!r} must not decrease; entry {at + 1} is {offsets[at + 1]} after {offsets[at]}")
 
     # ------------------------------------------------------------------ opening
 
@@ -142,7 +142,7 @@ class Archive:
             raise FileError(f"cannot read {self.shown!r}: {error.strerror or error}.", path=self.shown) from None
 
     def _read_at_once(self, file: BinaryIO) -> bytes | None:
-        """All bytes of a compressed or small archive; None of a large one."""
+        """All bytes of a compressed or small archive; None for other archives."""
         start = file.read(BLOCK)
         unpack = next((f for magic, f in MAGIC.items() if start.startswith(magic)), None)
         file.seek(0)
@@ -157,8 +157,8 @@ class Archive:
         return file.read() if size < SMALL else None
 
     def _unpacked(self, stream: Any, size: int) -> bytes:
-        """All of a compressed file of ``size`` bytes, unless it is far larger than such a file holds, or the memory."""
-        from almostsure.memory import available, show  # not part of what checks certificates
+        """The content of a compressed file of ``size`` bytes, refused if implausibly large or too large for memory."""
+        from almostsure.memory import available, show  # not needed to check certificates
 
         most = max(UNPACKED, TIMES * size)
         have = available()
@@ -168,20 +168,20 @@ class Archive:
                 result += part
                 if len(result) > most:
                     self.fail(
-                        f"the file has {size:,} bytes and unpacks to more than {show(most)}, which no model does",
+                        f"the file has {size:,} bytes and unpacks to more than {show(most)}, unlike any model",
                         "The file may be hostile. If you trust it, decompress it on disk first.",
                     )
                 if have is not None and 2 * len(result) > have:
                     raise NotEnoughMemory(
-                        f"{self.shown}: unpacked, this file needs more than half of the {show(have)} of memory that "
-                        "can be had. Decompress it on disk: an uncompressed file is read array by array."
+                        f"{self.shown}: unpacked, this file needs more than half of the available memory "
+                        f"({show(have)}). Decompress it on disk: an uncompressed file is read array by array."
                     )
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
             self.fail(f"the compressed data are damaged ({error})")
         return bytes(result)
 
     def _check_seal(self, stream: BinaryIO) -> bool:
-        """Whether the archive has a seal, which then fits."""
+        """Whether the archive has a seal; raises if it is wrong."""
         body = max(self._length - BLOCK, 0)
         stream.seek(body)
         seal = stream.read(BLOCK)
@@ -193,11 +193,11 @@ class Archive:
             digest.update(part)
             body -= len(part)
         if seal != _seal(digest.hexdigest()):
-            self.fail("it is damaged: its content does not have the checksum that was stored with it")
+            self.fail("it is damaged: its content does not have the checksum stored with it")
         return True
 
     def _list(self, stream: BinaryIO) -> int:
-        """Note where each member lies; return where the headers stop."""
+        """Store the position of each member; return the position after the last one."""
         try:
             stream.seek(0)
             with tarfile.open(fileobj=stream, mode="r:", errorlevel=2) as tar:
@@ -214,7 +214,7 @@ class Archive:
         if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
             self.fail(f"member {member.name!r} points outside the archive", "The file may be hostile: do not use it.")
         if member.size < 0 or member.offset_data + member.size > self._length:
-            self.fail(f"member {name!r} claims {member.size:,} bytes, which the file does not have")
+            self.fail(f"member {name!r} claims {member.size:,} bytes, more than the file has")
         if member.isdir():
             return
         if not member.isreg() or member.issparse():
@@ -226,7 +226,7 @@ class Archive:
         self._place[name] = (member.offset_data, member.size)
         self.owners.add(member.uname)
 
-    # ------------------------------------------------------------------ small steps
+    # ------------------------------------------------------------------ helpers
 
     def _find(self, name: str) -> tuple[int, int]:
         if name not in self._place:
@@ -235,7 +235,7 @@ class Archive:
 
 
 class Writer:
-    """Write a tar archive of arrays, piece by piece; close it with :meth:`finish`."""
+    """Writes a tar archive of arrays, member by member; :meth:`finish` completes it."""
 
     def __init__(self, file: BinaryIO, owner: str) -> None:
         self._file, self._owner, self._digest = file, owner, hashlib.sha256()
@@ -264,7 +264,7 @@ class Writer:
         self.text(f"{folder}/strings.bin", b"".join(encoded))
 
     def finish(self) -> None:
-        """Write the end mark, and the seal behind it."""
+        """Write the end mark, and the seal after it."""
         self._put(bytes(2 * BLOCK))
         self._file.write(_seal(self._digest.hexdigest()))
 
@@ -282,11 +282,11 @@ class Writer:
 
 
 def _seal(digest: str) -> bytes:
-    """The block behind an archive with this hash."""
+    """The block after an archive with this hash."""
     return (SEAL + digest.encode()).ljust(BLOCK, b"\0")
 
 
 def _stamp(file: BinaryIO) -> tuple[int, ...]:
-    """What changes when a file is written to or replaced."""
+    """Values that change if a file is written to or replaced."""
     about = os.fstat(file.fileno())
     return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns

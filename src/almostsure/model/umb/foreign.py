@@ -1,9 +1,9 @@
-"""A model from a UMB file of another program, which knows nothing of damage and orders things its own way.
+"""``to_mdp``: a model from a UMB file of another program, which has no damage and other conventions.
 
-Damage is named by reward structure, label or action.  Rewards accumulate as in PRISM: a state's reward counts on
-every step out of it, a choice's and a branch's on that step.  Several initial states are taken as equally likely.
-A state without choices becomes terminal; so does a goal, and a deadlock, whose self-loop the other program has added:
-on it, nothing is earned and nothing hurts.
+Damage is a reward structure, a label or an action.  Rewards accumulate as in PRISM: state rewards count on every step
+out of the state, rewards of choices and branches on that step.  Several initial states are equally likely.  States
+without choices become terminal, and so do goals and deadlocks.  The self-loop that other programs add to deadlocks has
+no reward and no damage.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from almostsure.model.origin import FROM_ZERO, INTERVALS, PARAMETERS, Origin
 from almostsure.model.umb.index import KINDS, Umb
 from almostsure.model.umb.valuations import valuation_names
 
-DEADLOCK = "deadlock"  # how Storm and PRISM label states without commands
-END = "end"  # what is played, without effect, where a run has ended
-ENTERS = "enters:"  # before a label: the steps into such states from others
-INITIAL = "init"  # the label of the start
-OURS = ("damage", "reward")  # names of reward structures in files of our own
-STEPS = "steps"  # the cost of 1 per step
+DEADLOCK = "deadlock"  # the label of states without commands, in Storm and PRISM
+END = "end"  # the action of states in which a run has ended
+ENTERS = "enters:"  # before a label: only the steps into such states from others
+INITIAL = "init"  # the label of initial states
+OURS = ("damage", "reward")  # the reward structures of files that this package writes
+STEPS = "steps"  # the reward structure that is 1 per step
 
 Scale = bool | int | float | str | Fraction
 
 
 class Roles(NamedTuple):
-    """What a user takes from a file: names of what hurts, of what is earned and paid, and of what ends a run."""
+    """The names in a file that the user has chosen as damage, reward, cost and goal, and the unit of damage."""
 
     damage: str
     reward: str | None = None
@@ -47,22 +47,22 @@ class Roles(NamedTuple):
     scale: Scale | None = None
 
     def checked(self) -> Roles:
-        """The same, if names are text."""
+        """The same roles, after checking that names are nonempty text."""
         for what, name in zip(self._fields[:-1], self[:-1], strict=True):
             if not isinstance(name, str) and (name is not None or what == "damage"):
                 raise ArgumentError(f"{what} must be text, a name or an expression; got {name!r:.60}")
             if name is not None and not name.removeprefix(ENTERS).strip():
                 raise ArgumentError(f"{what} must name something; got {name!r}")
             if name is not None and what != "damage" and name.startswith(ENTERS):
-                raise ArgumentError(f"{ENTERS} is for damage only; got {what}={name!r}. Leave it out.")
+                raise ArgumentError(f"only damage may begin with {ENTERS}; got {what}={name!r}. Leave it out.")
         return self
 
 
 def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncertain: str | None = None) -> MDP:
     """The model in a file (see :class:`Roles` and :func:`resolve`).
 
-    ``labels`` are those to keep, by default all.  ``uncertain`` says that the probabilities in the file are not to
-    be believed, only which of them are positive, and why; intervals say so themselves.
+    ``labels`` are the labels to keep, by default all.  ``uncertain`` is the reason why only the support of the file's
+    probabilities is valid, if any; files with intervals need none.
     """
     variables = umb.variables()
     state_names = valuation_names(variables)
@@ -74,8 +74,10 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
     _check_ends(umb, roles.damage, terminal, state_names)
     if roles.goal is not None:
         columns = [column[~ends[columns[0]]] for column in columns]
-        _check_reached(umb, roles.goal, ends, columns, state_names)
     probability, doubt = _probabilities(umb, columns, uncertain, state_names)
+    if roles.goal is not None:
+        possible = probability > 0
+        _check_reached(umb, roles.goal, ends, (columns[0][possible], columns[2][possible]), state_names)
     is_initial = umb.is_initial()
     kept = umb.names("label") if labels is None else labels
     try:
@@ -95,27 +97,27 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
             ),
         )
     except ModelError as error:
-        umb.archive.fail(str(error).removesuffix(RESCALE).removesuffix("."), "Mend the model and export it again.")
+        umb.archive.fail(str(error).removesuffix(RESCALE).removesuffix("."), "Correct the model and export it again.")
 
 
 def _columns(umb: Umb, roles: Roles, action: Ints, names: Sequence[str] | None) -> Sequence[npt.NDArray[Any]]:
     """State, action, successor, branch, reward and damage of each branch; ``names`` are those of states."""
     source = umb.choice_states[umb.outcome_choices]
-    goes_on = ~_added(umb, source)
-    hurts = np.where(goes_on, _damage(umb, roles.damage, source), 0.0)
-    gains = np.where(goes_on, _accumulated(umb, roles.reward, "reward") - _accumulated(umb, roles.cost, "cost"), 0.0)
-    damages = _whole(umb, scaled(hurts, roles.scale), roles.scale, names)
+    deadlocked = _deadlock_loops(umb, source)
+    damage = np.where(deadlocked, 0.0, _damage(umb, roles.damage, source))
+    reward = _accumulated(umb, roles.reward, "reward") - _accumulated(umb, roles.cost, "cost")
+    damage = _whole(umb, scaled(damage, roles.scale), roles.scale, names)
     target = umb.successor().astype(index_dtype(umb.sizes.states))
     branch = np.arange(umb.sizes.outcomes, dtype=index_dtype(umb.sizes.outcomes))
-    return source, action[umb.outcome_choices], target, branch, gains, damages
+    return source, action[umb.outcome_choices], target, branch, np.where(deadlocked, 0.0, reward), damage
 
 
 def _probabilities(
     umb: Umb, columns: Sequence[npt.NDArray[Any]], uncertain: str | None, names: Sequence[str] | None
 ) -> tuple[Floats, str | None]:
-    """The probability of each branch that is left, and why it is not to be believed.
+    """The probabilities of the branches in ``columns``, and the reason if only their support is known.
 
-    Where only the possible branches are known they are taken as equally likely, so that the model is a model.
+    In this case, the possible branches of a choice get equal probabilities.
     """
     branch = columns[3]
     if umb.has_intervals:
@@ -131,9 +133,9 @@ def _probabilities(
 
 
 def _lower_bounds(umb: Umb, names: Sequence[str] | None) -> Floats:
-    """The lower bound of the probability of each branch, where the intervals of every choice are of a distribution.
+    """The lower bound of the probability of each branch, after checking that every choice allows a distribution.
 
-    An interval that holds 0 alone is refused as well: Storm writes so what it reads as empty, [0.9, 0.7] for example.
+    The interval [0, 0] is refused too: Storm writes it for empty intervals such as [0.9, 0.7].
     """
     low, high = umb.intervals()
     bad = np.flatnonzero(~((low >= 0) & (low <= high) & (high > 0) & (high <= 1 + SUM_TOLERANCE)))
@@ -141,13 +143,13 @@ def _lower_bounds(umb: Umb, names: Sequence[str] | None) -> Floats:
         at = int(bad[0])
         choice, state = int(umb.outcome_choices[at]), int(umb.successor()[at])
         remedy = (
-            "Storm makes [0, 0] of bounds in the wrong order. Mend them, or leave out what cannot happen"
+            "Storm replaces bounds in the wrong order by [0, 0]. Swap them, or leave out the impossible outcome"
             if high[at] == 0 == low[at]
-            else "Mend it; intervals of one choice that lead to the same state are added up"
+            else "Correct it; intervals of one choice that lead to the same state are added up"
         )
         raise ModelError(
-            f"{umb.shown}: an interval of probabilities must have 0 ≤ lower bound ≤ upper bound ≤ 1, and hold more "
-            f"than 0; got [{low[at]:.12g}, {high[at]:.12g}] for the step to state {state}{named(names, state)} at "
+            f"{umb.shown}: an interval of probabilities must have 0 ≤ lower bound ≤ upper bound ≤ 1, and not be "
+            f"[0, 0]; got [{low[at]:.12g}, {high[at]:.12g}] for the step to state {state}{named(names, state)} at "
             f"{_choice(umb, choice, names)}{and_more(bad.size - 1, 'outcome')}. {remedy}.",
             choice=choice,
             outcome=at,
@@ -158,7 +160,7 @@ def _lower_bounds(umb: Umb, names: Sequence[str] | None) -> Floats:
     if wrong.size:
         at = int(wrong[0])
         raise ModelError(
-            f"{umb.shown}: the intervals of a choice must hold probabilities that sum to 1; the sums of those at "
+            f"{umb.shown}: the intervals of a choice must allow probabilities that sum to 1; their sums at "
             f"{_choice(umb, at, names)} lie within [{least[at]:.12g}, {most[at]:.12g}]"
             f"{and_more(wrong.size - 1, 'choice')}.",
             choice=at,
@@ -175,7 +177,7 @@ def _choice(umb: Umb, choice: int, names: Sequence[str] | None) -> str:
 
 
 def _rewards(umb: Umb, action: Ints, terminal: Ints) -> dict[str, Floats]:
-    """The reward structures by choice, in the order that choices have in a model."""
+    """The reward structures by choice, in the order of choices in the model."""
     names = [name for name in umb.names("reward") if name not in OURS and umb.reward_places(name)]
     if not names:
         return {}
@@ -193,17 +195,18 @@ def _rewards(umb: Umb, action: Ints, terminal: Ints) -> dict[str, Floats]:
 
 
 def condition(name: str | None) -> str | None:
-    """The part of ``damage`` or ``goal`` that may be a condition on states; None if it says that it is not."""
+    """The part of ``damage`` or ``goal`` that may be a condition on states; None for a name with a prefix."""
     plain = (name or "").removeprefix(ENTERS).strip()
     return None if not plain or plain.partition(":")[0] in KINDS else plain
 
 
 def resolve(umb: Umb, name: str, role: str = "damage", kinds: Sequence[str] = KINDS) -> tuple[str, str]:
-    """Which kind of thing ``name`` names, and its plain name.
+    """The kind (label, reward or action) that ``name`` refers to, and the plain name.
 
-    ``label:x``, ``reward:x`` and ``action:x`` say so themselves, and a name in double quotes is a label, as in
-    PRISM; any other name must belong to one kind only.
+    ``label:x``, ``reward:x`` and ``action:x`` contain the kind, and a name in double quotes is a label, as in PRISM;
+    any other name must exist in one kind only.  The prefix ``enters:`` is ignored.
     """
+    name = name.removeprefix(ENTERS).strip()
     prefix, _, rest = name.partition(":")
     plain = name
     if prefix in kinds and rest:
@@ -215,7 +218,7 @@ def resolve(umb: Umb, name: str, role: str = "damage", kinds: Sequence[str] = KI
         kinds_found = " and ".join("an action" if kind == "action" else f"a {kind}" for kind in found)
         choices = " or ".join(repr(f"{kind}:{plain}") for kind in found)
         raise ModelError(
-            f"{role} {name!r} must name one thing; {umb.shown} has {kinds_found} so named. Write {choices}."
+            f"{role} {name!r} must be unambiguous; {umb.shown} has {kinds_found} of this name. Write {choices}."
         )
     if not found:
         known = [other for kind in kinds for other in umb.names(kind)]
@@ -225,29 +228,26 @@ def resolve(umb: Umb, name: str, role: str = "damage", kinds: Sequence[str] = KI
 
 
 def _ends(umb: Umb, goal: str | None) -> Bools:
-    """The states in which a run ends."""
+    """A mask of the states in which a run ends."""
     if goal is None:
         return np.zeros(umb.sizes.states, np.bool_)
-    return umb.label(resolve(umb, goal.strip(), "goal", ("label",))[1])
+    return umb.label(resolve(umb, goal, "goal", ("label",))[1])
 
 
-def _check_reached(
-    umb: Umb, goal: str, ends: Bools, columns: Sequence[npt.NDArray[Any]], names: Sequence[str] | None
-) -> None:
-    """Refuse a goal that cannot be reached from where runs start."""
+def _check_reached(umb: Umb, goal: str, ends: Bools, edges: tuple[Ints, Ints], names: Sequence[str] | None) -> None:
+    """Refuse a goal that cannot be reached from every initial state; ``edges`` are sources and targets."""
     from scipy.sparse import csr_array  # slow to import
     from scipy.sparse.csgraph import breadth_first_order
 
-    edges = columns[0], columns[2]
     if not ends.any():
-        raise ModelError(f"goal {goal!r} must hold somewhere; no state of {umb.shown} satisfies it.")
+        raise ModelError(f"goal {goal!r} must hold in some state; it holds in no state of {umb.shown}.")
     graph = csr_array((np.ones(edges[0].size, np.int8), edges), shape=(ends.size, ends.size))
     for start in np.flatnonzero(umb.is_initial()).tolist():
         reached = breadth_first_order(graph, start, return_predecessors=False)
         if not ends[reached].any():
             raise ModelError(
-                f"goal {goal!r} must be reachable; it cannot be reached from state {start}{named(names, start)} of "
-                f"{umb.shown} on, where runs start.",
+                f"goal {goal!r} must be reachable from all initial states; it cannot be reached from state "
+                f"{start}{named(names, start)} of {umb.shown}.",
                 state=start,
             )
 
@@ -256,49 +256,46 @@ def _check_reached(
 
 
 def _damage(umb: Umb, name: str, source: Ints) -> Floats:
-    """The damage of each branch, not yet checked to be whole."""
-    kind, plain = resolve(umb, name.removeprefix(ENTERS).strip())
+    """The damage of each branch, not yet checked to be an integer."""
+    kind, plain = resolve(umb, name)
     if name.startswith(ENTERS) and kind != "label":
         raise ModelError(f"damage {name!r} must name a label or a condition after {ENTERS!r}; {plain!r} is a {kind}.")
     if kind == "reward":
         return umb.reward(plain)
     if kind == "label":
         holds = umb.label(plain)
-        hurts = holds[umb.successor()]
-        return (hurts & ~holds[source] if name.startswith(ENTERS) else hurts).astype(np.float64)
+        ends_there = holds[umb.successor()]
+        return (ends_there & ~holds[source] if name.startswith(ENTERS) else ends_there).astype(np.float64)
     ids, names = umb.actions()
     is_meant = np.array([other == plain for other in names or ()])
     return is_meant[ids][umb.outcome_choices].astype(np.float64)
 
 
 def _check_ends(umb: Umb, damage: str, terminal: Ints, names: Sequence[str] | None) -> None:
-    """Refuse a damage of states that run out of steps to count it on: dropped, it would make a budget too small."""
-    kind, plain = resolve(umb, damage.removeprefix(ENTERS).strip())
+    """Refuse state rewards as damage where runs end: they would never count, so budgets would be too small."""
+    kind, plain = resolve(umb, damage)
     if kind != "reward":
         return
     source = umb.choice_states[umb.outcome_choices]
-    ends = np.union1d(terminal, source[_added(umb, source)])
-    hurts = umb.state_reward(plain)[ends]
-    bad = np.flatnonzero(hurts != 0)
+    ends = np.union1d(terminal, source[_deadlock_loops(umb, source)])
+    values = umb.state_reward(plain)[ends]
+    bad = np.flatnonzero(values)
     if bad.size:
-        raise never_counts(umb, plain, f"{hurts[bad[0]]:g}", int(ends[bad[0]]), names)
+        raise never_counts(umb, plain, f"{values[bad[0]]:g}", int(ends[bad[0]]), names)
 
 
 def never_counts(umb: Umb, rewards: str, got: str, state: int, names: Sequence[str] | None) -> ModelError:
-    """The refusal of a reward structure as damage that would count on the steps out of an end."""
+    """The error for state rewards as damage in a state where runs end."""
     return ModelError(
         f"damage {rewards!r} counts its state rewards when a state is left, so they must be 0 where runs end; "
-        f"got {got} at state {state}{named(names, state)} of {umb.shown}. For damage on arrival, name a label or a "
-        "condition as damage, or put the reward on the steps that lead there; make it 0 there if it must not count.",
+        f"got {got} at state {state}{named(names, state)} of {umb.shown}. For damage on arrival, pass a label or a "
+        "condition as damage, or move the reward to the steps that lead there; if it must not count, make it 0 there.",
         state=state,
     )
 
 
 def _accumulated(umb: Umb, name: str | None, role: str) -> Floats:
-    """The reward structure ``name`` of each branch; where there is none, a label is 1 per step that ends there.
-
-    So is ``steps`` per step.
-    """
+    """A reward structure, ``steps`` (1 per step), or a label (1 per step that ends in a state with it), by branch."""
     if name is None:
         return np.zeros(umb.sizes.outcomes)
     if name == STEPS and STEPS not in umb.names("reward"):
@@ -311,12 +308,12 @@ def _accumulated(umb: Umb, name: str | None, role: str) -> Floats:
         return umb.reward(plain)
     except UnknownName:
         known = [*umb.names("reward"), STEPS, *umb.names("label")]
-        remedy = f"{umb.inventory()} {STEPS!r} is 1 per step, and a label 1 per step that ends there."
+        remedy = f"{umb.inventory()} {STEPS!r} is 1 per step, and a label is 1 per step that ends in a state with it."
         raise UnknownName(role, plain, known, remedy) from None
 
 
 def as_scale(scale: Scale) -> Fraction:
-    """The unit of damage as an exact number; a float means the decimal number that it is written as."""
+    """The unit of damage as an exact number; a float is taken as the decimal number that Python prints."""
     try:
         exact = Fraction(str(scale)) if not isinstance(scale, bool) else Fraction(0)
     except (ValueError, ZeroDivisionError):
@@ -327,7 +324,7 @@ def as_scale(scale: Scale) -> Fraction:
 
 
 def scaled(damages: Floats, scale: Scale | None) -> Floats:
-    """⌈d / scale⌉, exactly."""
+    """⌈d / scale⌉, computed exactly."""
     if scale is None:
         return damages
     unit = as_scale(scale)
@@ -336,8 +333,8 @@ def scaled(damages: Floats, scale: Scale | None) -> Floats:
     return np.array(units, np.float64)[place]
 
 
-def _added(umb: Umb, source: Ints) -> Bools:
-    """Which branches are the self-loops of deadlocks, which are not steps of the model."""
+def _deadlock_loops(umb: Umb, source: Ints) -> Bools:
+    """A mask of the branches that are self-loops of deadlocks, which are not steps of the model."""
     if DEADLOCK not in umb.names("label"):
         return np.zeros(umb.sizes.outcomes, np.bool_)
     stays: Bools = umb.label(DEADLOCK)[source] & (umb.successor() == source)
@@ -362,12 +359,12 @@ def _whole(umb: Umb, damages: Floats, scale: Scale | None, names: Sequence[str] 
 
 def _remedy(damages: Floats, scale: Scale | None) -> str:
     if not (damages >= 0).all() or not np.isfinite(damages).all():
-        return "Name another damage."
+        return "Choose another damage."
     if damages.max() > MAX_DAMAGE:
         least = damages.max() * float(1 if scale is None else as_scale(scale)) / MAX_DAMAGE
         enough = Context(prec=3, rounding=ROUND_UP).create_decimal(least)
-        return f"Pass scale=, the unit that it is counted in: at least {float(enough):g} here."
-    return "Pass scale=, the unit that it is counted in, or name another damage."
+        return f"Pass scale=, the unit of damage: at least {float(enough):g} here."
+    return "Pass scale=, the unit of damage, or choose another damage."
 
 
 def _without_choices(umb: Umb) -> Ints:
@@ -378,10 +375,10 @@ def _without_choices(umb: Umb) -> Ints:
 
 
 def _distinct_actions(umb: Umb, ends: Bools) -> tuple[Ints, list[str] | None]:
-    """Action ids that differ within each state, and their names.
+    """Action ids that are distinct within each state, and their names.
 
-    Files may give several choices of a state the same action, or none: the second ``go`` becomes ``go (2)``, and
-    choices without a name become ``choice 0``, ``choice 1``, …; ``end``, if runs end wherever they are.
+    In files, several choices of a state may have the same action, or no action.  The second ``go`` becomes ``go (2)``,
+    and choices without an action become ``choice 0``, ``choice 1``, …, or ``end`` if they only occur where runs end.
     """
     ids, names = umb.actions()
     rank = ranks(umb.choice_states.astype(np.int64) * (int(ids.max()) + 1) + ids)
@@ -391,7 +388,7 @@ def _distinct_actions(umb: Umb, ends: Bools) -> tuple[Ints, list[str] | None]:
     used, new_ids = np.unique(ids.astype(np.int64) * width + rank, return_inverse=True)
     if names is None:
         return new_ids, None
-    over = ends | umb.label(DEADLOCK) if DEADLOCK in umb.names("label") else ends
-    goes_on = np.bincount(new_ids, ~over[umb.choice_states], minlength=used.size) > 0
-    plain = zip(used.tolist(), goes_on.tolist(), strict=True)
+    ended = ends | umb.label(DEADLOCK) if DEADLOCK in umb.names("label") else ends
+    acts = np.bincount(new_ids, ~ended[umb.choice_states], minlength=used.size) > 0  # not only where runs end
+    plain = zip(used.tolist(), acts.tolist(), strict=True)
     return new_ids, distinct([names[key // width] or (f"choice {key % width}" if on else END) for key, on in plain])

@@ -1,8 +1,8 @@
-"""What a UMB file says, whoever wrote it: Storm, PRISM, Modest or this package.
+"""``Umb``: the content of a UMB file, written by Storm, PRISM, Modest or this package.
 
 UMB (unified Markov binary, https://github.com/pmc-tools/umb) is a tar archive of an ``index.json`` and
 little-endian arrays: states own choices, choices own branches, and annotations attach rewards and atomic
-propositions to them.  :class:`Umb` checks the index (:mod:`almostsure.model.umb.schema`) and hands out the arrays.
+propositions to them.  :class:`Umb` validates the index (:mod:`almostsure.model.umb.schema`) and reads the arrays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from almostsure.errors import FileError, UnknownName
 from almostsure.model.arrays import CHUNK, owners
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.model.umb.archive import Archive, Path
-from almostsure.model.umb.schema import Annotation, Index, Kind, System, read_index
+from almostsure.model.umb.schema import Annotation, Index, Kind, read_index
 from almostsure.model.umb.valuations import Variables, read_variables
 
 NEWEST_FORMAT = 1
@@ -27,18 +27,18 @@ RATIONAL = np.dtype([("numerator", "<i8"), ("denominator", "<u8")])
 
 
 class Umb:
-    """An open UMB file whose index has been checked against its members' sizes; no array is read yet."""
+    """A UMB file whose index has been checked against the sizes of its members; arrays are read on demand."""
 
     def __init__(self, path: Path, *, shown: str | None = None) -> None:
         self.archive = Archive(path, shown=shown)
         self.index = _read_index(self.archive)
         self.sizes = self.index.system
-        self._probability = self._check_kind(self.sizes)
+        self._probability = self._check_kind()
         self._check_members()
 
     @property
     def shown(self) -> str:
-        """What messages call the file."""
+        """The name of the file in messages."""
         return self.archive.shown
 
     # ------------------------------------------------------------------ the graph
@@ -52,7 +52,7 @@ class Umb:
         return self._offsets("choice-to-branches.bin", self.sizes.choices, self.sizes.outcomes)
 
     def _offsets(self, name: str, count: int, length: int) -> Ints:
-        if name not in self.archive:  # then everything owns exactly one thing, which _check_members has checked
+        if name not in self.archive:  # then each owns exactly one, as _check_members has checked
             return np.arange(count + 1)
         offsets = self.archive.array(name, "<i8", count + 1)
         self.archive.check_offsets(name, offsets, length)
@@ -81,7 +81,7 @@ class Umb:
         return self._probability.name.endswith("-interval")
 
     def intervals(self) -> tuple[Floats, Floats]:
-        """The lower and the upper bound of the probability of each branch, as they are in the file."""
+        """The lower and upper bounds of the probability of each branch, unchecked."""
         name = "branch-to-probability.bin"
         if self._probability != ("double-interval", 128):
             self.archive.fail(f"member {name!r} must hold intervals of doubles", "Export the model with doubles.")
@@ -99,10 +99,10 @@ class Umb:
         return owners(self.choice_ptr())
 
     def is_initial(self) -> Bools:
-        """Which states are initial."""
-        claimed = self.index.system.initial_states
+        """A mask of the initial states."""
+        claimed = self.sizes.initial_states
         if claimed == 0:
-            self.archive.fail("a model must have an initial state; this file has none", "Name one and export it again.")
+            self.archive.fail("a model must have an initial state; this file has none", "Add one and export it again.")
         result = self.archive.bits("state-is-initial.bin", self.sizes.states)
         if np.count_nonzero(result) != claimed:
             self.archive.fail(
@@ -111,11 +111,11 @@ class Umb:
             )
         return result
 
-    # ------------------------------------------------------------------ what is attached to it
+    # ------------------------------------------------------------------ annotations
 
     def actions(self) -> tuple[Ints, list[str] | None]:
-        """Action of each choice, and the actions' names where they have some ("" stands for no name)."""
-        count = self.index.system.choice_actions
+        """The action of each choice, and the names of the actions, if any; "" is an action without a name."""
+        count = self.sizes.choice_actions
         if count == 0:
             return np.zeros(self.sizes.choices, np.int64), [""]
         name, folder = "actions/choices/values.bin", "actions/choices"
@@ -136,7 +136,7 @@ class Umb:
         return [*found, "init"] if kind == "label" and "init" not in found else found
 
     def label(self, name: str) -> Bools:
-        """Which states carry a label."""
+        """A mask of the states that carry a label."""
         key, entry = self._find("label", name)
         if entry is None:
             return self.is_initial()
@@ -144,15 +144,15 @@ class Umb:
             self.archive.fail(f"label {name!r} must hold one bit per state")
         return self.archive.bits(f"annotations/aps/{key}/states/values.bin", self.sizes.states)
 
-    def reward(self, name: str, role: str = "reward") -> Floats:
-        """A reward structure, added up for each branch; ``role`` is what it was named as."""
+    def reward(self, name: str) -> Floats:
+        """The total of a reward structure for each branch."""
         key, entry = self._find("reward", name)
         if entry is None:
-            raise UnknownName(role, name, self.names("reward"), self.inventory())
+            raise UnknownName("reward", name, self.names("reward"), self.inventory())
         if not entry.applies_to:
             self.archive.fail(
-                f"reward {name!r} must belong to states, choices or branches; it holds no values",
-                "A DRN file loses rewards of single outcomes: use a UMB file.",
+                f"reward {name!r} must belong to states, choices or branches; it has no values",
+                "DRN files cannot hold rewards of single outcomes: use a UMB file.",
             )
         total = np.zeros(self.sizes.outcomes)
         for where in set(entry.applies_to):
@@ -160,30 +160,25 @@ class Umb:
         return total
 
     def state_reward(self, name: str) -> Floats:
-        """What a reward structure says of each state: it counts on every step out of it, and so never at an end."""
+        """The state rewards of a reward structure, which count on every step out of the state; 0 if it has none."""
         key, entry = self._find("reward", name)
         if entry is None or "states" not in entry.applies_to:
             return np.zeros(self.sizes.states)
         return self._numbers(f"annotations/rewards/{key}/states/values.bin", entry.kind, self.sizes.states)
 
     def reward_places(self, name: str) -> tuple[str, ...]:
-        """Where a reward structure has values; nowhere if they were those of outcomes and got lost in a DRN file."""
+        """What a reward structure applies to; empty if a DRN file lost its rewards of outcomes."""
         entry = self._find("reward", name)[1]
         return () if entry is None else entry.applies_to
 
     def mean_reward(self, name: str) -> Floats:
-        """A reward structure, added up for each choice; what depends on the branch counts by its mean."""
+        """The total of a reward structure for each choice, with the mean of rewards that depend on the branch."""
         total, first = self.reward(name), self.outcome_ptr()[:-1]
         if "branches" not in self.reward_places(name):
             return total[first]
-        return np.add.reduceat(total * self._likelihood(), first)
-
-    def _likelihood(self) -> Floats:
-        """The probability of each branch; where the file has intervals, some numbers that sum to 1."""
         if not self.has_intervals:
-            return self.probability()
-        counts = np.diff(self.outcome_ptr())
-        return np.repeat(1 / counts, counts)
+            return np.add.reduceat(total * self.probability(), first)
+        return np.add.reduceat(total, first) / np.diff(self.outcome_ptr())  # any weights that sum to 1
 
     def _spread(self, member: str, kind: Kind, where: str) -> Floats:
         if where == "branches":
@@ -193,20 +188,20 @@ class Umb:
         return self._numbers(member, kind, self.sizes.states)[self.choice_states[self.outcome_choices]]
 
     def inventory(self) -> str:
-        """What the file offers as damage or reward, for messages."""
+        """The labels, rewards and actions of the file, for messages."""
         return listed(self.shown, {kind: self.names(kind) for kind in KINDS})
 
     def variables(self) -> Variables:
         """The values of a program's variables in each state, if the file has them."""
         return read_variables(self.archive, self.index.valuations, self.sizes.states)
 
-    # ------------------------------------------------------------------ small steps
+    # ------------------------------------------------------------------ helpers
 
     def _group(self, kind: str) -> Mapping[str, Annotation]:
         return self.index.annotations.get("aps" if kind == "label" else "rewards", {})
 
     def _find(self, kind: str, name: str) -> tuple[str, Annotation | None]:
-        """The key of a label or reward, by its alias or else as it is, and what is known of it, if anything."""
+        """The key of a label or reward with this alias or key, and its entry, if there is one."""
         known = self._group(kind)
         key = next((key for key, entry in known.items() if entry.alias == name), name)
         return key, known.get(key)
@@ -214,10 +209,10 @@ class Umb:
     def _numbers(self, member: str, kind: Kind, count: int) -> Floats:
         if kind == ("double", 64):
             return self.archive.array(member, "<f8", count)
-        if kind == ("double-interval", 128):  # where probabilities are intervals, rewards are so too
+        if kind == ("double-interval", 128):  # the type of rewards if probabilities are intervals
             pairs = self.archive.array(member, "<f8", 2 * count).reshape(-1, 2)
             if (pairs[:, 0] != pairs[:, 1]).any():
-                self.archive.fail(f"member {member!r} must hold numbers; some are intervals", "Mend the model.")
+                self.archive.fail(f"member {member!r} must hold numbers; some are intervals", "Correct the model.")
             return pairs[:, 0]
         if kind == ("rational", 128):
             pairs = self.archive.array(member, RATIONAL, count)
@@ -229,8 +224,9 @@ class Umb:
             "Export the model with doubles.",
         )
 
-    def _check_kind(self, system: System) -> Kind:
-        """The type of the probabilities of a model that can be loaded."""
+    def _check_kind(self) -> Kind:
+        """The type of the probabilities; raises for kinds of models that cannot be loaded."""
+        system = self.sizes
         kinds = (
             (system.time != "discrete", "a continuous-time model"),
             (system.players > 1, "a game"),
@@ -240,13 +236,13 @@ class Umb:
         if wrong or system.probability is None:
             found = wrong[0] if wrong else "a transition system without probabilities"
             raise FileError(
-                f"{self.shown}: this is {found}. Only Markov chains and Markov decision processes can be loaded.",
+                f"{self.shown}: the model must be a Markov chain or a Markov decision process; it is {found}.",
                 path=self.shown,
             )
         return system.probability
 
     def _check_members(self) -> None:
-        """Tie every size in the index to a member's, so that a small file cannot claim a huge model."""
+        """Check every size in the index against a member, so that a small file cannot claim a huge model."""
         states, choices, outcomes = self.sizes.states, self.sizes.choices, self.sizes.outcomes
         if choices == 0 or outcomes == 0:
             self.archive.fail("a model must have transitions; this file has none", "Add some and export it again.")
@@ -257,13 +253,13 @@ class Umb:
             if name in self.archive:
                 self.archive.expect(name, "<i8", owning + 1)
             elif owning != owned:
-                self.archive.fail(f"member {name!r} is missing, though the index counts {owning} and {owned}")
+                self.archive.fail(f"member {name!r} is missing, but the index has {owning} and {owned}")
         self.archive.expect("branch-to-target.bin", "<i8", outcomes)
         self.archive.expect("branch-to-probability.bin", f"V{self._probability.bits // 8}", outcomes)
 
 
 def listed(shown: str, names: Mapping[str, Sequence[str]]) -> str:
-    """What a model offers, for messages: its labels, rewards, actions and whatever else is given by kind."""
+    """The names in a model by kind (labels, rewards, actions, …), for messages."""
     parts = []
     for kind, found in names.items():
         many = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"

@@ -1,4 +1,4 @@
-"""UMB files that :func:`almostsure.model.files.save` wrote: they come back exactly."""
+"""Reading UMB files that :func:`almostsure.model.files.save` wrote: the model is restored exactly."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ NAMES = "almostsure/state-names"
 
 
 def keys(kind: str, names: Iterable[str]) -> list[tuple[str, str]]:
-    """What each name is called inside the archive, where names must be simple: itself, or the kind and a number."""
-    simple = re.compile(r"[a-z_][a-z0-9_]*")  # no hyphen, so that none looks like a number of ours
+    """The key of each name in the archive: the name itself if it is simple, otherwise the kind and a number."""
+    simple = re.compile(r"[a-z_][a-z0-9_]*")  # no hyphen, so that no name is like a kind with a number
     return [(name if simple.fullmatch(name) else f"{kind}-{at}", name) for at, name in enumerate(names)]
 
 
 def parameters_of(umb: Umb) -> dict[str, Any] | None:
-    """What ``save`` noted in the index, or None in a file of another program."""
-    # Two signs, so that damage to one of them cannot pass the file off as another program's.
+    """The parameters that ``save`` wrote into the index; None for files of other programs."""
+    # Two marks, so that a file with one of them corrupted is not taken for that of another program.
     if TOOL not in umb.archive.owners and umb.index.tool != TOOL:
         return None
     if not umb.archive.sealed:
-        umb.archive.fail("it is damaged or was changed: the checksum that almostsure writes at the end is missing")
+        umb.archive.fail("it is damaged or was changed: the checksum of almostsure at its end is missing")
     parameters = umb.index.parameters
     if not isinstance(parameters, dict) or not isinstance(parameters.get("version"), int):
-        umb.archive.fail("the index must hold the version and fingerprint that almostsure writes")
+        umb.archive.fail("the index must have the version and fingerprint of almostsure")
     if parameters["version"] > VERSION:
         raise FileError(
-            f"{umb.shown}: the file was written by a newer almostsure (version {parameters['version']} of the "
-            f"arrangement; this one reads up to {VERSION}). Update almostsure.",
+            f"{umb.shown}: the file was written by a newer almostsure (file version {parameters['version']}; this one "
+            f"reads up to {VERSION}). Update almostsure.",
             path=umb.shown,
         )
     return parameters
 
 
 def read_own(umb: Umb, parameters: dict[str, Any]) -> MDP:
-    """A model as ``save`` wrote it, validated and compared with its fingerprint."""
-    umb.archive.expect("actions/choices/values.bin", "<u4", umb.sizes.choices)  # others may leave it out
+    """The model that ``save`` wrote, validated and compared with its fingerprint."""
+    umb.archive.expect("actions/choices/values.bin", "<u4", umb.sizes.choices)  # optional in files of other programs
     actions, action_names = umb.actions()
     try:
         mdp = MDP(
@@ -79,18 +79,18 @@ def _logged(umb: Umb, noted: Any) -> Logged | None:
     if noted is None:
         return None
     if not isinstance(noted, dict) or not all(isinstance(noted.get(kind), bool) for kind in ("states", "actions")):
-        umb.archive.fail("the index must say of which the names are those of a log: states, actions")
+        umb.archive.fail("the index must say whether states and actions have the names of a log")
     return Logged(encode=None, names_states=noted["states"], names_actions=noted["actions"])
 
 
 def _origin(umb: Umb, noted: Any) -> Origin:
-    if noted is None:  # of a model that brought nothing along
+    if noted is None:
         return Origin()
     try:
         rewards, scale = list(noted["rewards"]), Fraction(noted["scale"])
         uncertain, counted, statement = noted["uncertain"], noted["counted"], noted["statement"]
     except (TypeError, KeyError, ValueError, ZeroDivisionError):
-        umb.archive.fail("the origin in the index must name rewards, a scale and what is uncertain")
+        umb.archive.fail("the origin in the index must have rewards, scale, uncertain, counted and statement")
     members = {name: f"annotations/rewards/{key}/choices/values.bin" for key, name in keys("reward", rewards)}
     return Origin(
         rewards={name: umb.archive.array(at, "<f8", umb.sizes.choices) for name, at in members.items()},
@@ -131,7 +131,7 @@ def _layout(umb: Umb, described: Any) -> Layout | None:
 
 
 def _arrays(umb: Umb, actions: Ints) -> Arrays:
-    """The arrays, in the narrow types of models built in memory."""
+    """The arrays, with the same types as in models built in memory."""
     sizes = umb.sizes
     return Arrays(
         choice_ptr=umb.choice_ptr().astype(index_dtype(sizes.choices + 1)),
@@ -145,7 +145,7 @@ def _arrays(umb: Umb, actions: Ints) -> Arrays:
 
 
 def _probability(umb: Umb) -> Floats:
-    """The probabilities; where only the possible outcomes are known, those that the model had in memory."""
+    """The probabilities; if the file has intervals, those of the model in memory."""
     if not umb.has_intervals:
         return umb.probability()
     return umb.archive.array(f"annotations/{GROUP}/probability/branches/values.bin", "<f8", umb.sizes.outcomes)

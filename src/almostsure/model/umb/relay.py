@@ -1,4 +1,4 @@
-"""Relay states, for programs that allow a choice only one outcome for each successor (Storm)."""
+"""Relay states, for programs that allow only one outcome per choice and successor (Storm)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from almostsure.model.origin import Origin
 
 
 def with_relays(mdp: MDP) -> MDP:
-    """The model with no two outcomes of a choice to the same successor; itself if it has none.
+    """The model without choices that have several outcomes with the same successor; itself if it has none.
 
-    The second, third, … such outcome leads to a relay state instead, where it takes its reward and damage, and from
-    there on to its successor, for nothing.  Relays are appended after the model's states and shared by all choices.
+    All but the first such outcome lead to a relay state, with their reward and damage, and from there to the successor,
+    without either.  Relays are appended after the model's states and shared by all choices.
     """
     count = mdp.num_states
     rank = ranks(mdp.outcome_choices().astype(np.int64) * count + mdp.successor)
     extra = np.flatnonzero(rank)
     if not extra.size:
         return mdp
-    key = rank[extra] * count + mdp.successor[extra]
-    keys, place = np.unique(key, return_inverse=True)
+    keys, place = np.unique(rank[extra] * count + mdp.successor[extra], return_inverse=True)
     successor = mdp.successor.astype(np.int64)
     successor[extra] = count + place
-    relays, onward, nothing = count + np.arange(keys.size), keys % count, np.zeros(keys.size, np.uint8)
-    added = relays, nothing + np.int64(mdp.num_actions), onward, nothing + 1.0, nothing, nothing
+    relays, onward, zeros = count + np.arange(keys.size), keys % count, np.zeros(keys.size, np.uint8)
+    added = relays, zeros + np.int64(mdp.num_actions), onward, zeros + 1.0, zeros, zeros
     columns, names = mdp.columns()._replace(next_state=successor), mdp.state_names
     return build(
         [np.append(column, more) for column, more in zip(columns, added, strict=True)],
@@ -44,7 +43,7 @@ def with_relays(mdp: MDP) -> MDP:
 
 
 def _origin(origin: Origin, count: int, onward: Ints) -> Origin:
-    """A relay earns nothing and has the variables of the state that it leads to."""
+    """The origin with relays: their rewards are 0, and they have the variables of their successor."""
     rewards = {name: np.append(values, np.zeros(count)) for name, values in origin.rewards.items()}
     variables = {name: np.append(values, values[onward]) for name, values in origin.variables.items()}
     return replace(origin, rewards=rewards, variables=variables)

@@ -1,7 +1,7 @@
-"""The index of a UMB file: what ``index.json`` must say, checked, as plain named tuples.
+"""The index of a UMB file, ``index.json``: parsed and validated into named tuples.
 
-Only what this package uses is kept.  Unknown entries are allowed, as the format asks; a known one that is missing or
-has another type or range is an error that names it, as in ``transition-system/#states``.
+Only the entries that this package uses are kept.  Unknown entries are allowed, as the format requires.  A known entry
+that is missing or has another type or range is an error that names it, such as ``transition-system/#states``.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 
 TIMES = ("discrete", "stochastic", "urgent-stochastic")
 PLACES = ("states", "choices", "branches")
-NUMBERS = {"int": 64, "uint": 64, "double": 64, "rational": 128}  # bits, where the index does not say
+NUMBERS = {"int": 64, "uint": 64, "double": 64, "rational": 128}  # bits, if the index has no size
 BITS = {"bool": 1, "string": 64, **NUMBERS, **{f"{kind}-interval": 2 * bits for kind, bits in NUMBERS.items()}}
 CONTINUOUS = ("double", "rational", "double-interval", "rational-interval")
 UINT32, UINT64 = 2**32 - 1, 2**64 - 1
 
 
 class Kind(NamedTuple):
-    """A type of numbers, and how many bits one takes."""
+    """A type of values and its number of bits."""
 
     name: str
     bits: int
 
 
 class System(NamedTuple):
-    """What kind of model it is, and how large."""
+    """The kind and the size of the model."""
 
     time: str
     players: int
@@ -33,13 +33,13 @@ class System(NamedTuple):
     initial_states: int
     choices: int
     choice_actions: int
-    outcomes: int  # branches, in the words of the format
+    outcomes: int  # called branches in the format
     observations: int
     probability: Kind | None
 
 
 class Annotation(NamedTuple):
-    """Labels or rewards."""
+    """A label or a reward structure."""
 
     alias: str | None
     applies_to: tuple[str, ...]
@@ -63,11 +63,11 @@ class Index(NamedTuple):
     parameters: Any
     system: System
     annotations: Mapping[str, Mapping[str, Annotation]]  # by group and key
-    valuations: tuple[tuple[Field, ...], ...]  # of states: the fields of each class; none if there are none
+    valuations: tuple[tuple[Field, ...], ...]  # of states: the fields of each class; may be empty
 
 
 def read_index(data: Any) -> Index:
-    """The index that parsed JSON holds; ValueError names what is wrong."""
+    """The index from parsed JSON; ValueError names the first invalid entry."""
     whole = _Node(data, "")
     file = whole.maybe("file-data") or _Node({}, "")
     groups = whole.maybe("annotations")
@@ -88,7 +88,7 @@ def read_index(data: Any) -> Index:
 
 
 class _Node:
-    """An object in the index, which knows its place."""
+    """An object of the index with its path, for messages."""
 
     def __init__(self, value: Any, place: str) -> None:
         if not isinstance(value, dict):

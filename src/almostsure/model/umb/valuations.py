@@ -1,7 +1,7 @@
 """Valuations: the values of a program's variables in each state, bit-packed in a UMB file.
 
-Read, they become columns of numbers and the names of states, such as ``x=1, y=0``; written, each variable starts at a
-byte.
+They are read as one column of values per variable, which also give states names such as ``x=1, y=0``.  They are written
+with each variable aligned to bytes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from almostsure.model.umb.archive import Archive, Writer
 from almostsure.model.umb.schema import Field
 
 MEMBER = "valuations/states/valuations.bin"
-MOST_NAMES = 1_000_000  # beyond that the names would take more memory than the model
-OUTSIDE = "_OutOfBoundsBit"  # Storm's own; a model that has such states is refused
+MOST_NAMES = 1_000_000  # larger models have no names of states, which would need more memory than the model
+OUTSIDE = "_OutOfBoundsBit"  # added by Storm; models with such states are refused
 
 Variables = Mapping[str, npt.NDArray[Any]]  # each [num_states]: truth values, integers or floats
 
@@ -26,8 +26,8 @@ Variables = Mapping[str, npt.NDArray[Any]]  # each [num_states]: truth values, i
 def read_variables(archive: Archive, classes: Sequence[Sequence[Field]], num_states: int) -> Variables:
     """The value of each variable in each state.
 
-    There are none if the file has no valuations, or kinds that no known program writes (several classes, optional
-    values, strings, rationals).
+    Empty if the file has no valuations, or kinds that no known program writes (several classes, optional values,
+    strings, rationals).
     """
     if len(classes) != 1:
         return {}
@@ -55,7 +55,7 @@ def valuation_names(variables: Variables) -> list[str] | None:
 
 
 def described(variables: Variables) -> dict[str, Any]:
-    """What the index of a file says about variables that :func:`write_variables` writes."""
+    """The entry of the index for the variables that :func:`write_variables` writes."""
     fields: list[dict[str, Any]] = []
     for name, values in variables.items():
         if values.dtype == np.bool_:
@@ -80,7 +80,7 @@ def _is_plain(field: Field) -> bool:
 
 
 def _column(field: Field, table: npt.NDArray[np.uint8], position: int) -> npt.NDArray[Any]:
-    """The values of one variable, as narrow as they can be."""
+    """The values of one variable, in the narrowest type."""
     kind, bits = field.kind
     values = _unpack(table, position, bits)
     if kind == "bool":
@@ -112,7 +112,7 @@ def _texts(name: str, values: npt.NDArray[Any]) -> list[str]:
 
 
 def _unpack(table: npt.NDArray[np.uint8], position: int, bits: int) -> npt.NDArray[np.uint64]:
-    """The unsigned numbers at ``bits`` bits from ``position`` of each row, least significant bit first."""
+    """The unsigned numbers in the bits ``position`` … ``position + bits − 1`` of each row, least significant first."""
     first, last = position // 8, (position + bits + 7) // 8
     values = np.zeros(len(table), np.uint64)
     for byte in range(first, last):

@@ -1,18 +1,18 @@
-"""How a model becomes a UMB file, the format that Storm, PRISM and Modest exchange.
+"""Writing a model to a UMB file, the exchange format of Storm, PRISM and Modest.
 
-What a model has, and where it goes:
+The parts of a model are stored as follows:
 
-- damage and reward: branch rewards ``damage`` and ``reward``, as doubles, the only numbers that Storm reads there;
+- damage and reward: branch rewards ``damage`` and ``reward``, as doubles, since Storm only reads doubles there;
 - actions: choice actions with their names, which Storm shows as choice labels;
-- labels: atomic propositions, and with them ``terminal`` for the terminal states;
-- reward structures and variables of the file that a model came from: choice rewards and valuations of states;
+- labels: atomic propositions, with ``terminal`` for the terminal states;
+- reward structures and variables of the original file: choice rewards and valuations of states;
 - an initial distribution: the initial states, and the state annotation ``almostsure/initial-probability``;
 - a layout: the state annotation ``almostsure/cell``, and rows, columns and text in the index (``file-data``,
-  ``parameters``), with the version of this arrangement and the model's fingerprint;
-- names of states: the members of the folder ``almostsure/state-names``.  UMB would have them as a string annotation,
-  but Storm 2.0 refuses every file that has one;
+  ``parameters``), with the version of this format and the model's fingerprint;
+- names of states: the members of the folder ``almostsure/state-names``.  In UMB they would be a string annotation, but
+  Storm 2.0 refuses files that have one;
 - the end and the unknown of a learned model: the atomic propositions ``end`` and ``unknown``, and ``parameters``;
-- whether names are those of a log, in the order of the alphabet: ``parameters``.
+- whether names are those of a log, in alphabetical order: ``parameters``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from almostsure.model.umb.own import GROUP, NAMES, TOOL, VERSION, keys
 from almostsure.model.umb.relay import with_relays
 from almostsure.model.umb.valuations import described, write_variables
 
-COST = "cost"  # the reward of a model that only has costs, positive
+COST = "cost"  # the negated reward of a model without positive rewards
 
 DOUBLE = {"type": "double", "size": 64}
 INTERVAL = {"type": "double-interval", "size": 128}
@@ -41,7 +41,7 @@ BIT = {"type": "bool", "size": 1}
 
 
 def write_umb(mdp: MDP, path: Path, *, relay: bool) -> None:
-    """Write a UMB file; :func:`almostsure.model.files.save` says what ``relay`` is."""
+    """Write a UMB file; for ``relay`` see :func:`almostsure.model.files.save`."""
     num_states = mdp.num_states
     if relay:
         mdp = with_relays(mdp)
@@ -55,7 +55,7 @@ def write_umb(mdp: MDP, path: Path, *, relay: bool) -> None:
 
 
 class Annotation(NamedTuple):
-    """Values that belong to states, choices or branches, as the index describes them and a member holds them."""
+    """Values of states, choices or branches, with their entry in the index and their member."""
 
     group: str
     key: str
@@ -79,7 +79,7 @@ class Annotation(NamedTuple):
 
 
 def _annotations(mdp: MDP, before_relays: int | None) -> list[Annotation]:
-    """Rewards, labels, and what UMB has no other place for."""
+    """Rewards, labels, and data that UMB has no other place for."""
     labels, rewards = _labels(mdp, before_relays), _branch_rewards(mdp, with_cost=before_relays is not None)
     found = [Annotation("rewards", name, "branches", DOUBLE, values, name) for name, values in rewards.items()]
     found += [Annotation("aps", key, "states", BIT, labels[name], name) for key, name in keys("label", labels)]
@@ -97,7 +97,7 @@ def _annotations(mdp: MDP, before_relays: int | None) -> list[Annotation]:
 
 
 def _labels(mdp: MDP, before_relays: int | None) -> dict[str, Bools]:
-    """All labels of a file: our own, and those of the model, which win where both have a name."""
+    """All labels of a file: our own and those of the model, which take precedence."""
     number = np.arange(mdp.num_states)
     labels = {"terminal": mdp.is_terminal()}
     if before_relays is not None:
@@ -107,7 +107,7 @@ def _labels(mdp: MDP, before_relays: int | None) -> dict[str, Bools]:
 
 
 def _branch_rewards(mdp: MDP, *, with_cost: bool) -> dict[str, npt.NDArray[Any]]:
-    """Damage, reward and, for Storm, the reward as a cost: Storm minimises positive numbers only."""
+    """Damage, reward and, for Storm, the reward as a cost, since Storm only minimises positive rewards."""
     rewards: dict[str, npt.NDArray[Any]] = {"damage": mdp.arrays.damage, "reward": mdp.arrays.reward}
     if with_cost and COST not in mdp.origin.rewards and mdp.reward.max() <= 0 and mdp.reward.min() < 0:
         rewards[COST] = 0.0 - mdp.arrays.reward
@@ -141,16 +141,16 @@ def _index(mdp: MDP, annotations: list[Annotation]) -> dict[str, Any]:
 
 
 def _parameters(mdp: MDP) -> dict[str, Any]:
-    """What only this package reads in the index."""
-    told: dict[str, Any] = {"version": VERSION, "fingerprint": mdp.fingerprint, **_roles(mdp)}
-    told |= {"labels": list(mdp.labels), "state-names": mdp.state_names is not None}
+    """The entries of the index that only this package reads."""
+    result: dict[str, Any] = {"version": VERSION, "fingerprint": mdp.fingerprint, **_roles(mdp)}
+    result |= {"labels": list(mdp.labels), "state-names": mdp.state_names is not None}
     kept = {name: getattr(mdp.origin, name) for name in ("uncertain", "counted", "statement")}
-    told["origin"] = {"rewards": list(mdp.origin.rewards), "scale": str(mdp.origin.scale), **kept}
+    result["origin"] = {"rewards": list(mdp.origin.rewards), "scale": str(mdp.origin.scale), **kept}
     if isinstance(mdp.encode, Logged):
-        told["logged"] = {"states": mdp.encode.names_states, "actions": mdp.encode.names_actions}
+        result["logged"] = {"states": mdp.encode.names_states, "actions": mdp.encode.names_actions}
     if mdp.layout is not None:
-        told["layout"] = {"rows": mdp.layout.rows, "columns": mdp.layout.columns, "text": list(mdp.layout.text)}
-    return told
+        result["layout"] = {"rows": mdp.layout.rows, "columns": mdp.layout.columns, "text": list(mdp.layout.text)}
+    return result
 
 
 def _is_uncertain(mdp: MDP) -> bool:
@@ -158,9 +158,9 @@ def _is_uncertain(mdp: MDP) -> bool:
 
 
 def _some_probability(mdp: MDP) -> Floats:
-    """Intervals that say no more than is known: what is possible has some probability, or none where it may have none.
+    """Intervals instead of unknown probabilities, so that other programs do not take numbers for the true ones.
 
-    Other programs would take numbers for the truth.
+    The lower bounds are positive, or 0 if outcomes may be impossible.
     """
     low = np.full(mdp.num_outcomes, 0.0 if mdp.origin.is_bound else np.finfo(np.float64).tiny)
     low[np.diff(mdp.outcome_ptr)[mdp.outcome_choices()] == 1] = 1.0
