@@ -45,11 +45,11 @@ def test_damage_that_is_none_is_refused():
         envs.step(np.array([0, 0]))
     envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2))
     envs.reset(seed=0)
-    with pytest.raises(ModelError, match=r"must say its damage in info\['cost'\]"):
+    with pytest.raises(ModelError, match=r"info\['cost'\] must hold the damage of a step"):
         envs.step(np.array([0, 0]))
     envs = VectorBudgetObservation(SyncVectorEnv([cliff]), 1)
     envs.reset(seed=0)
-    with pytest.raises(ModelError, match="Wrap it in DamageTracker first"):
+    with pytest.raises(ModelError, match="Wrap env in DamageTracker first"):
         envs.step(np.array([0]))
 
 

@@ -231,7 +231,7 @@ def test_nothing_is_played_where_exploring_saw_only_ends(options, many):
             env.step(np.zeros(2, np.int64) if many else 0)
 
     with pytest.raises(
-        asure.errors.ModelMismatch, match="goes on from state 2 '2', where all of those ended that were"
+        asure.errors.ModelMismatch, match="continues from state 2 '2', where all episodes ended when the"
     ):
         play()
     assert env.ledger.worst == 0

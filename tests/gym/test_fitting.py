@@ -67,7 +67,7 @@ def test_shields_of_other_environments_are_refused():
     lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     with pytest.raises(ModelMismatch, match="64 states and the shield's model 16"):
         ShieldedEnv(gymnasium.make("FrozenLake8x8-v1"), shield_of(lake), 0)
-    with pytest.raises(ModelMismatch, match="a shield for another environment"):
+    with pytest.raises(ModelMismatch, match="the shield is for another environment"):
         ShieldedEnv(to_gymnasium(asure.example("paper", damage_probability=0.5)), paper, 1)
     with pytest.raises(ArgumentError, match="or another Guard; got MinimalBudget"):
         ShieldedEnv(to_gymnasium("paper"), paper.minimal, 1)
@@ -85,7 +85,7 @@ def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from(play):
         ShieldedEnv(to_gymnasium(maybe), shield_of(certain), 1)
     ends = asure.from_transitions([0], [0], [1], [1.0], [0.0], [0], terminal=[1])
     stays = asure.from_transitions([0, 1], [0, 0], [1, 1], [1.0, 1.0], [0.0, 1.0], [0, 0], num_states=2)
-    with pytest.raises(ModelMismatch, match="to state 1 with damage 0, where it ends: the shield's model says"):
+    with pytest.raises(ModelMismatch, match="to state 1 with damage 0, and terminates; in the shield's model this is"):
         ShieldedEnv(to_gymnasium(ends), shield_of(stays), 1)
 
 
@@ -98,7 +98,7 @@ def test_another_map_of_the_same_size_is_noticed_at_once():
         HorizonShield(asure.minimal_budget(lake, horizon=5)),
         shield_of(asure.product(lake, Steps(5))),
     ):
-        with pytest.raises(ModelMismatch, match=r"the environment leads from .* where it goes on: .*another map\?"):
+        with pytest.raises(ModelMismatch, match=r"the environment leads from .*, and continues; .*another map\?"):
             ShieldedEnv(other, guard, 0)
 
 
@@ -111,7 +111,7 @@ def test_a_shield_learned_with_too_large_a_mu_is_noticed(monkeypatch):
         asure.learn_minimal_budget(lake, mu=0.9, delta=0.1, seed=0)
     monkeypatch.setattr("almostsure.learn.minimal.WALK", 0)
     learned = asure.learn_minimal_budget(lake, mu=0.9, delta=0.1, seed=0)  # as if it were not slippery
-    with pytest.raises(ModelMismatch, match="so it was learned without seeing it"):
+    with pytest.raises(ModelMismatch, match="learning did not observe it"):
         ShieldedEnv(lake, learned.shield, 1)
 
 
@@ -123,6 +123,13 @@ def test_the_end_of_a_model_is_not_a_state_that_other_environments_show():
     with pytest.raises(ModelMismatch, match="501 states and the shield's model 500"):
         ShieldedEnv(larger, shield_of(taxi), 0)
     ShieldedEnv(to_gymnasium(taxi), shield_of(taxi), 0)
+
+
+def test_an_empty_table_of_outcomes_is_not_compared():
+    env = gymnasium.make("CliffWalking-v1")
+    shield = shield_of(asure.from_gymnasium("CliffWalking-v1"))
+    env.unwrapped.P = {state: {} for state in range(48)}
+    ShieldedEnv(env, shield, 1)
 
 
 def test_what_only_looks_like_a_model_is_not_compared():
@@ -137,7 +144,9 @@ def test_what_only_looks_like_a_model_is_not_compared():
 
 
 def test_observations_without_a_meaning_need_one():
-    with pytest.raises(ArgumentError, match=r"observations of Box.* are not states of a model. Pass state_of"):
+    with pytest.raises(
+        ArgumentError, match=r"must be states of the model; the observation space is Box.* Pass state_of"
+    ):
         ShieldedEnv(gymnasium.make("CartPole-v1"), shield_of(asure.example("paper")), 1)
     example = r"state_of=lambda observation, env: tuple\(observation\)"
     with pytest.raises(ArgumentError, match=rf"that returns the state, such as {example}, or learn"):

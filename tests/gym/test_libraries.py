@@ -255,7 +255,7 @@ def test_what_is_no_ledger_is_refused(tmp_path):
     with pytest.raises(asure.AlmostSureError, match="ledger must be a Ledger or the path of a file"):
         shielded(ledger=3)
     online = asure.OnlineShield("paper", unknown="allow")
-    with pytest.raises(asure.AlmostSureError, match="keeps a ledger of its own"):
+    with pytest.raises(asure.AlmostSureError, match="must not be another Ledger"):
         ShieldedEnv(to_gymnasium("paper"), online, 1, ledger=Ledger())
 
 

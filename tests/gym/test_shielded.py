@@ -216,7 +216,7 @@ def test_a_stale_model_is_noticed_when_it_shows():
     env = to_gymnasium(asure.from_map("SG."))  # the same size, another map; hidden behind state_of
     env = ShieldedEnv(env, shield_of(mdp), 0, state_of=lambda seen, env: seen)
     env.reset(seed=0)
-    with pytest.raises(ModelMismatch, match=r"ended its episode in state 1 'r0c1' after .* where the model goes on"):
+    with pytest.raises(ModelMismatch, match=r"terminated in state 1 'r0c1' after .* where the model continues"):
         env.step(1)
     with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):  # it fails closed
         env.step(1)
@@ -475,7 +475,7 @@ def test_several_ends_are_not_guessed():
 
     env = ShieldedEnv(Hides(to_gymnasium(mdp)), shield_of(mdp), 1)
     env.reset(seed=0)
-    with pytest.raises(ModelMismatch, match=r"ended its episode in state 0 .* where the model goes on.* pass state_of"):
+    with pytest.raises(ModelMismatch, match=r"terminated in state 0 .* where the model continues.* pass state_of"):
         env.step(0)
 
 

@@ -80,14 +80,14 @@ def test_our_vector_and_vectors_that_users_reset(pit):
 
 def test_vectors_that_go_on_too_long_are_refused(pit):
     shield = HorizonShield(minimal_budget(pit, horizon=4))
-    with pytest.raises(ArgumentError, match="must end their episodes within the 4 steps"):
+    with pytest.raises(ArgumentError, match="must end their episodes within the shield's horizon of 4 steps"):
         ShieldedVectorEnv(ModelVectorEnv(pit, 2), shield, 2)
     with pytest.raises(ArgumentError, match="its limit is 9"):
         ShieldedVectorEnv(ModelVectorEnv(pit, 2, max_episode_steps=9), shield, 2)
     late = ModelVectorEnv(pit, 2, max_episode_steps=4)
     shielded = ShieldedVectorEnv(late, shield, 2)
     late.max_episode_steps = 9
-    with pytest.raises(ModelError, match="must have ended its episode: no step is left"):
+    with pytest.raises(ModelError, match="must have ended its episode: no step of the horizon is left"):
         list(play(shielded, 4))
 
 
