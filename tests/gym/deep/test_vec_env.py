@@ -67,7 +67,7 @@ def test_exploring_starts_cover_every_place(hazard, shield):
 
 def test_inside_a_risk_shield_episodes_begin_with_no_more_than_the_risk(hazard):
     inside = RiskShield(hazard, 1, 0.1).restrict()
-    states, remaining = risky(inside, 0.1).places(inside.mdp, 1)
+    states, remaining = risky(inside, 0.1).exploring_starts(inside.mdp, 1)
     assert (inside.risk[states] <= 0.1).all()
     assert np.array_equal(inside.remaining[states], remaining)
     assert remaining.min() == 0
