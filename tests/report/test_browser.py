@@ -73,7 +73,7 @@ def test_the_witness_is_the_one_that_explain_gives(visit, quicksand, state):
         assert line.startswith(f"{mdp.state_name(step.state)}: {mdp.action_name(step.action)} → ")
         assert mdp.state_name(step.next_state) in line
         assert ("no damage" in line) == (step.damage == 0)
-    assert ("for ever" in page.inner_text("#witness")) == bool(explanation.trap)
+    assert ("A cycle, with damage in each round" in page.inner_text("#witness")) == bool(explanation.trap)
 
 
 def test_values_of_actions_are_those_of_the_policy(visit, hazard):
@@ -377,7 +377,7 @@ def test_the_drawing_and_the_numbers_can_be_taken_away(visit, hazard):
     assert text.startswith("<svg")
     ElementTree.fromstring(text)
     with page.expect_download() as download:
-        page.click("#tools button[aria-label^='Save what each state needs']")
+        page.click("#tools button[aria-label='Save the minimal budgets as CSV']")
     rows = list(csv.DictReader(Path(download.value.path()).read_text("utf-8").splitlines()))
     minimal = asure.minimal_budget("hazard-map")
     assert [row["needs"] for row in rows] == [
@@ -493,8 +493,8 @@ def test_no_finite_budget_and_no_finite_return_are_said(visit, tmp_path):
     free = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 1], terminal=[1])
     page = visit(write_report(free, tmp_path / "free.html", budget=2))
     assert "reward can be collected for ever" in page.inner_text("#sentences")
-    assert page.inner_text("#budget-says").endswith("From the start the return has no bound.")
-    assert page.inner_text("#returns-lead") == "No budget that was looked at has a finite return to show."
+    assert page.inner_text("#budget-says").endswith("From the start the return is unbounded.")
+    assert page.inner_text("#returns-lead") == "No computed budget has a finite return."
     endless = asure.from_transitions([0], [0], [0], [1], [-1], [0])
     page = visit(write_report(endless, tmp_path / "endless.html"))
     assert "it is safe, but does not surely end, and costs add up for ever; " in page.inner_text("#sentences")

@@ -90,7 +90,7 @@ def test_the_end_that_stands_for_many_states_is_drawn_as_the_one_that_was_reache
     [
         ({"id": "almostsure/Nothing-v0"}, r"could not be made with them \(.*Nothing"),
         ({"id": "FrozenLake-v1", "is_slippy": True}, r"could not be made with them \(.*is_slippy"),
-        ({"id": "Blackjack-v1"}, "it cannot be put into the states of a recorded run"),
+        ({"id": "Blackjack-v1"}, "it cannot be set to the states of a recorded run"),
     ],
 )
 def test_why_there_are_no_pictures_is_said(tmp_path, content_of, env, why):
@@ -125,7 +125,7 @@ def test_an_environment_without_pictures_and_one_that_cannot_draw(tmp_path, cont
         content = content_of(write_report(mdp, tmp_path / "r.html", env={"id": "Blind-v0"}))
     assert note(content) == ["The environment's own pictures: Blind-v0 has no render mode rgb_array."]
     content = content_of(write_report(mdp, tmp_path / "r.html", env=Blind("rgb_array")))
-    assert note(content) == ["The environment's own pictures: it could not draw itself (no brush)."]
+    assert note(content) == ["The environment's own pictures: it could not be rendered (no brush)."]
 
 
 def test_another_environment_is_refused(tmp_path):
@@ -141,16 +141,14 @@ def test_another_environment_is_refused(tmp_path):
 def test_an_environment_that_was_made_without_pictures_has_none_and_the_report_says_why(tmp_path, content_of):
     content = content_of(write_report("corridor", tmp_path / "r.html", budget=1, env=to_gymnasium("corridor")))
     assert content["pictures"] == []
-    assert note(content) == [
-        "The environment's own pictures: it draws none, as it was made without render_mode='rgb_array'."
-    ]
+    assert note(content) == ["The environment's own pictures: it was made without render_mode='rgb_array'."]
 
 
 def test_only_so_many_pictures_are_kept(tmp_path, content_of):
     with patch.object(frames, "MOST_PICTURES", 3):
         content = content_of(write_report("gym:FrozenLake-v1", tmp_path / "r.html", budget=1))
     assert len(content["pictures"]) == 3
-    assert note(content) == ["The environment's own pictures: this file has 3 of them, and later steps have none."]
+    assert note(content) == ["The environment's own pictures: this file has 3 of them; later steps have none."]
     assert unpacked(content["episodes"][0]["frames"])[:4] == [0, 1, 2, -1]
 
 

@@ -121,7 +121,7 @@ def test_without_a_total_one_is_chosen_and_explained(quicksand, content_of):
     curve = np.array([np.nan if value is None else value for _, value in data["curve"]])
     gain = np.nanmax(curve) - curve[data["least"]]
     assert curve[data["budget"]] >= curve[data["least"]] + gain * 0.99 - 1e-4
-    assert any("No budget was asked for" in sentence for sentence in data["sentences"])
+    assert any("No budget was given" in sentence for sentence in data["sentences"])
 
 
 def test_of_a_learned_model_nothing_is_promised_beyond_what_was_learned(tmp_path, content_of):
@@ -182,17 +182,17 @@ def test_bounded_below_and_unbounded_above_shows_the_bounded_part(tmp_path, cont
     mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [2, 1, 1], [1, 1, 1], [5, 0, 1], [0, 1, 0], terminal=[2])
     data = content_of(report_of(mdp, tmp_path))
     assert (data["budget"], data["curve"][:2]) == (0, [[0, 5.0], [1, "inf"]])
-    assert "With 1, the return would have no bound." in data["sentences"]
+    assert "With a budget of 1, the return would be unbounded." in data["sentences"]
 
 
 def test_a_least_budget_that_does_not_surely_end_is_told_so(tmp_path, content_of):
     map_of = asure.from_map("S~G", step_reward=-1, goal_reward=10)
-    for budget, said in ((0, "So with 0 the return is −∞."), (1, "The least budget that can be kept")):
+    for budget, said in ((0, "With a budget of 0 the return is −∞."), (1, "The least budget that can be kept")):
         content = content_of(report_of(map_of, tmp_path, budget=budget))
         told = "With 0 it is safe, but does not surely end, and costs add up for ever; from 1 on it ends."
         assert told in content["sentences"]
         assert any(sentence.startswith(said) for sentence in content["sentences"])
-        assert content["facts"][0]["note"].endswith(", but with which no end is sure")
+        assert content["facts"][0]["note"].endswith(", but with which runs may not end")
 
 
 def test_a_model_without_rewards(tmp_path, content_of):
@@ -256,6 +256,8 @@ def test_there_is_one_limit_on_time(tmp_path, content_of):
     assert hasty["plans"][0]["value"] == patient["plans"][0]["value"]
     with pytest.raises(ArgumentError, match="time_limit must be positive; got 0"):
         report_of("corridor", tmp_path, time_limit=0)
+    with pytest.raises(ArgumentError, match="time_limit must be a number; got 'soon'"):
+        report_of("corridor", tmp_path, time_limit="soon")
 
 
 def test_a_budget_that_is_far_too_large(tmp_path, content_of):
@@ -267,7 +269,7 @@ def test_a_budget_that_is_far_too_large(tmp_path, content_of):
     assert len(starts) <= 42
     assert 121 in starts  # no bar is on both sides of the budget
     huge = content_of(report_of("paper", tmp_path, budget=2**31 - 2))
-    assert "would take longer than a report may" in huge["plans"][0]["problem"]
+    assert "would take longer than the time limit" in huge["plans"][0]["problem"]
 
 
 def test_states_that_share_a_cell_show_the_one_that_needs_most(tmp_path, content_of):
@@ -353,18 +355,19 @@ def test_rivers_that_are_one_cell_wide_are_seen_on_large_maps(tmp_path, content_
     cells[:, size // 2] = cells[size // 3] = "~"
     cells[5, 5], cells[0, 0], cells[-1, -1] = "~", "S", "G"
     view = content_of(write_report(asure.from_map(cells), tmp_path / "r.html", budget=2, time_limit=1))["view"]
-    assert view["cellsASide"] == size // 160 + (size % 160 > 0)
-    hurts = np.frombuffer(base64.b64decode(view["hurts"]["bytes"]), np.uint8).reshape(view["rows"], view["columns"])
-    assert hurts[:, size // 2 // view["cellsASide"]].all()
-    assert hurts[size // 3 // view["cellsASide"]].all()
-    assert hurts.sum() == sum(hurts.shape) - 1  # a single cell among many is left out
+    assert view["side"] == size // 160 + (size % 160 > 0)
+    damage = np.frombuffer(base64.b64decode(view["damage"]["bytes"]), np.uint8).reshape(view["rows"], view["columns"])
+    assert damage[:, size // 2 // view["side"]].all()
+    assert damage[size // 3 // view["side"]].all()
+    assert damage.sum() == sum(damage.shape) - 1  # a single cell among many is left out
 
 
 def test_a_plan_takes_less_than_it_may_only_where_it_does(hazard, tmp_path, content_of):
-    said = content_of(hazard)["sentences"]
-    assert any(text.startswith("A plan that may take 3 damage on average returns ") for text in said)
-    said = content_of(write_report("gym:FrozenLake-v1", tmp_path / "r.html", budget=1))["sentences"]
-    assert any(text.startswith("A plan that may take 1 damage on average, and takes 0.18, returns ") for text in said)
+    texts = content_of(hazard)["sentences"]
+    assert any(text.startswith("The best policy with at most 3 damage on average returns ") for text in texts)
+    texts = content_of(write_report("gym:FrozenLake-v1", tmp_path / "r.html", budget=1))["sentences"]
+    start = "The best policy with at most 1 damage on average takes 0.18, returns "
+    assert any(text.startswith(start) for text in texts)
 
 
 @pytest.mark.parametrize(
