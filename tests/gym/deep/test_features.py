@@ -1,4 +1,4 @@
-"""What a network sees: every pair (state, remaining) looks different."""
+"""The input features: every pair (state, remaining) has different ones."""
 
 import numpy as np
 import pytest
@@ -25,14 +25,14 @@ def test_every_pair_looks_different(name, budget):
     assert np.abs(seen).max() <= 1
 
 
-def test_without_a_total_what_remains_is_not_seen(hazard):
+def test_without_a_budget_features_do_not_depend_on_the_remaining_budget(hazard):
     features = Features(hazard, None)
     some = np.array([3, 7])
     assert np.array_equal(features(some, np.array([0, 0])), features(some, np.array([2, -4])))
     assert features.width == features.states.shape[1]
 
 
-def test_large_maps_are_seen_by_their_cells_alone(hazard, monkeypatch):
+def test_large_maps_have_no_one_hot_states(hazard, monkeypatch):
     monkeypatch.setattr(module, "MAX_ONE_HOT", 10)
     seen = Features(hazard, 2).states
     assert seen.shape[1] == 2 + 12 + 12 + 1
@@ -58,5 +58,5 @@ def test_refused(hazard, states, said):
         Features(hazard, 2, states=states)
 
 
-def test_a_larger_total_needs_no_more_than_a_few_stairs(hazard):
+def test_larger_budgets_have_a_bounded_number_of_thresholds(hazard):
     assert Features(hazard, 100_000).remaining.shape[1] == 2 + module.MAX_THRESHOLDS
