@@ -85,8 +85,7 @@ def write_report(
     if not isinstance(mdp, (MDP, str, PathLike)):
         return _page_of_cells(mdp, path)
     given = {"budget": budget, "limit": limit, "risk": risk, "discount": discount, "seed": seed}
-    given["time_limit"] = time_limit
-    text = _page_of_model(mdp, given, command=command, name=name, env=env, figures=figures)
+    text = _page_of_model(mdp, given | {"time_limit": time_limit}, command=command, name=name, env=env, figures=figures)
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
     return Path(path)
