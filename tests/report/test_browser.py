@@ -422,7 +422,7 @@ def test_states_of_a_graph_whose_names_are_long_show_their_values(visit, tmp_pat
     arrays = [0, 1, 2, 3], [0] * 4, [1, 2, 3, 4], [1] * 4, [0] * 4, [0, 1, 0, 0]
     mdp = asure.from_transitions(*arrays, terminal=[4], state_names=names)
     page = visit(write_report(mdp, tmp_path / "r.html", time_limit=1))
-    assert "Below it are the values of queue, retries, power." in page.inner_text("#explore-lead")
+    assert "The labels are the values of queue, retries, power." in page.inner_text("#explore-lead")
     shown = page.locator("#stage .node > text.strong").all_text_contents()
     assert shown == ["0, 0, 1", "1, 1, 1", "2, 0, 1", "3, 1, 1", "4, 0, 2"]
     assert page.inner_text("#details h3").startswith(names[0])
@@ -486,7 +486,7 @@ def test_infinite_budgets_and_returns_are_explained(visit, tmp_path):
     hopeless = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, 1], [1, 1])
     page = visit(write_report(hopeless, tmp_path / "hopeless.html"), viewport={"width": 360, "height": 780})
     assert "no finite budget suffices: damage can be forced again and again" in page.inner_text("h1")
-    assert page.inner_text("#budget-says") == "0 of 2 states are safe. The start is not safe with that."
+    assert page.inner_text("#budget-says") == "0 of 2 states are safe. The start is not safe."
     assert "No finite budget suffices from the start" in page.inner_text("#returns-lead")
     assert "NaN" not in page.inner_text("body")
     assert small_text(page) == []

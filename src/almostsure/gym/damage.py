@@ -168,7 +168,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
             elif cost is None:
                 raise _no_cost(infos)
             damages[at] = check_damage(cost, f"in environment {at}, after action {played[at]!r}")
-        keys = ("damage", "cost") if "_cost" in infos else ("damage",)  # without _cost, it is the step's sixth value
+        keys = ("damage", "cost") if "_cost" in infos else ("damage",)  # without _cost, it is the cost of this step
         check_resets(infos, ~acting if final is None else ended, *keys)
         self._before = after
         self._remaining = np.where(acting, self._remaining - damages, self._budget or 0)
@@ -316,7 +316,7 @@ def _without_masks(space: Any, budget: int, observe: Form, normalised: bool) -> 
 
 
 def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """The five values of a step; the cost, which Safety-Gymnasium returns as a sixth, becomes ``info["cost"]``."""
+    """The five values of a step; the cost, the third of six values in Safety-Gymnasium, becomes ``info["cost"]``."""
     if len(result) == 6:
         observation, reward, cost, terminated, truncated, info = result
         return observation, reward, terminated, truncated, {**info, "cost": cost}

@@ -387,7 +387,7 @@ def _only_ends(space: Space) -> frozenset[int]:
 
 
 def _check_online(guard: OnlineShield, budget: int) -> None:
-    """Raise NoSafeAction if the budget is too small at known initial states; if none is known, at every state."""
+    """Raise NoSafeAction if the budget is too small in a known initial state or, if none is known, in all states."""
     starts = np.array(list(guard.starts), np.int64)
     if starts.size:
         guard.mask(starts, budget)

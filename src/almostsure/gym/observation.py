@@ -153,7 +153,7 @@ class _Row:
 
 @final
 class _Appended:
-    """Arrays with the carried quantities appended; observations of ``flattened`` are flattened before."""
+    """Arrays with the carried quantities appended; observations of ``flattened`` are flattened first."""
 
     def __init__(
         self, space: Space[Any], scales: tuple[int, ...] | None = None, flattened: Space[Any] | None = None

@@ -35,8 +35,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
     different types (False, 2, 0.5) are read from each environment, before Gymnasium's merging converts them; the
     vector's own arrays of damage are used as they are.
 
-    All environments share an :class:`almostsure.OnlineShield`.  It may end the episode of one environment early, so it
-    needs a vector that you reset yourself: ``autoreset_mode=AutoresetMode.DISABLED``.
+    An :class:`almostsure.OnlineShield` is shared by all environments.  It may end the episode of one environment early,
+    so it needs a vector that you reset yourself: ``autoreset_mode=AutoresetMode.DISABLED``.
 
     If environments have wrappers of their own, or run in a vector environment of Stable-Baselines3, shield each with
     :class:`ShieldedEnv` instead, which is slower.

@@ -71,17 +71,17 @@ def _record(kind: str, episodes: Episodes, episode: int, title: str, album: Albu
 
 def distributions(study: Study) -> dict[str, Any]:
     """For each plan the probability of each damage, and the fraction of episodes in each bin of returns."""
-    damages = [_damages(plan) for plan in study.plans]
+    damages = [_damage_distribution(plan) for plan in study.plans]
     starts = _damage_bins([damage for damage in damages if damage is not None], study.budget)
     edges = _return_bins([plan.episodes.returns for plan in study.plans if plan.episodes is not None])
     plans = [
-        {"kind": plan.kind, "damage": _damage(plan, damage, starts), "return": _returns(plan.episodes, edges)}
+        {"kind": plan.kind, "damage": _damage_bars(plan, damage, starts), "return": _return_bars(plan.episodes, edges)}
         for plan, damage in zip(study.plans, damages, strict=True)
     ]
     return {"starts": starts[:-1], "edges": [number(float(edge)) for edge in edges], "plans": plans}
 
 
-def _damages(plan: Plan) -> tuple[Floats, float] | None:
+def _damage_distribution(plan: Plan) -> tuple[Floats, float] | None:
     """The probability of each damage, and of larger damages than the last one."""
     if plan.evaluation is not None:
         return plan.evaluation.damage_distribution, plan.evaluation.beyond
@@ -104,12 +104,12 @@ def _damage_bins(damages: list[tuple[Floats, float]], budget: int) -> list[int]:
     return [0, *inner, max(size, inner[-1] + width if inner else 1)]
 
 
-def _damage(plan: Plan, damage: tuple[Floats, float] | None, starts: list[int]) -> dict[str, Any] | None:
+def _damage_bars(plan: Plan, damage: tuple[Floats, float] | None, starts: list[int]) -> dict[str, Any] | None:
     if damage is None:
         return None
     probability, beyond = damage
     shown = np.zeros(starts[-1])
-    shown[: min(shown.size, probability.size)] = probability[: shown.size]
+    shown[: probability.size] = probability[: shown.size]
     return {
         "probability": pack(np.maximum(np.add.reduceat(shown, starts[:-1]), 0.0)),
         "beyond": float(max(0.0, probability[shown.size :].sum() + beyond)),
@@ -118,7 +118,7 @@ def _damage(plan: Plan, damage: tuple[Floats, float] | None, starts: list[int]) 
     }
 
 
-def _returns(episodes: Episodes | None, edges: Floats) -> dict[str, Any] | None:
+def _return_bars(episodes: Episodes | None, edges: Floats) -> dict[str, Any] | None:
     if episodes is None:
         return None
     count = np.histogram(np.clip(episodes.returns, edges[0], edges[-1]), edges)[0]

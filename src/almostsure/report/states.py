@@ -141,7 +141,7 @@ def _policy(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
     with np.errstate(invalid="ignore"):
         lower, upper = (bound[np.ix_(solved, states)] for bound in (found.lower, found.upper))
         value = np.where(lower == upper, lower, (lower + upper) / 2)
-        value[(lower < 0) & (upper > 0) & (upper - lower < SAME)] = 0.0  # not rounding errors
+        value[(lower < 0) & (upper > 0) & (upper - lower < SAME)] = 0.0  # within the bounds, without rounding errors
     return {"play": pack(position), "value": pack(value)}
 
 

@@ -207,7 +207,7 @@ def _solved(mdp: MDP, constraint: Constraint, discount: float) -> Solution | Alm
 
 
 def _trimmed(by_budget: ByBudget, budget: int) -> ByBudget:
-    """Without the largest budgets that add nothing to the return, except for two."""
+    """The same without the largest budgets that add nothing to the return, except for two of them."""
     curve = by_budget.curve
     rises = np.flatnonzero(~np.isclose(curve[1:], curve[:-1], rtol=SAME, atol=SAME, equal_nan=True)) + 1
     last = int(rises.max()) if rises.size else 0

@@ -1,9 +1,9 @@
-"""The drawing of a model.
+"""The drawing of a model: the first of these that applies.
 
 ===========  ==========================================================================================
 map          models with a layout; above 160 × 160 cells a square stands for several cells, by their median
-variables    models whose states are made of variables: two are the axes, and the others have sliders
 graph        models with few states: circles and arrows, in layers from the start
+variables    models whose states are made of variables: two are the axes, and the others have sliders
 mosaic       models with up to some thousand states: one square per state, in breadth-first order
 levels       larger models: a bar for each minimal budget, and some states as examples
 ===========  ==========================================================================================

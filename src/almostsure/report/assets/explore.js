@@ -42,7 +42,7 @@ function lead() {
       : DATA.view.crowded ? "If states share a square, it shows the one with the largest minimal budget." : "Each square of the map is a state.",
     variables: "Two variables are the axes, the others have sliders; each square is a state.",
     mosaic: "Each square is a state, in breadth-first order from the start.",
-    graph: `Each circle is a state, with the start on the left; bold arrows are the best actions.${DATA.view.short ? ` Below it are the values of ${DATA.view.variables.map(nameOf).join(", ")}.` : ""}`,
+    graph: `Each circle is a state, with the start on the left; bold arrows are the best actions.${DATA.view.short ? ` The labels are the values of ${DATA.view.variables.map(nameOf).join(", ")}.` : ""}`,
     levels: `${DATA.model.states.toLocaleString("en")} states are too many to draw, so they are grouped by their minimal budgets.`,
   }[DATA.view.kind];
   return `The minimal budget k* of a state is the damage that can be forced from there under every policy${DATA.model.ifPositive && "; here it is an upper bound, since some intervals begin at 0"}. ${drawn} The slider sets the budget left and shows which states are safe with it; select a state to see why.`;
@@ -82,7 +82,7 @@ function drawExplore() {
 function saysBudget(left) {
   const safe = DATA.safeStates[app.layer];
   const start = DATA.least === null || left < DATA.least
-    ? `The start is not ${DATA.model.ifPositive && "known to be "}safe with that.` : `From the start${CURVE.get(left) === Infinity ? " the return is unbounded." : DATA.rewarded && CURVE.has(left) && !Number.isNaN(CURVE.get(left)) ? `, the best return is ${show(CURVE.get(left))}.` : " this budget can be kept."}`;
+    ? `The start is not ${DATA.model.ifPositive && "known to be "}safe.` : `From the start${CURVE.get(left) === Infinity ? " the return is unbounded." : DATA.rewarded && CURVE.has(left) && !Number.isNaN(CURVE.get(left)) ? `, the best return is ${show(CURVE.get(left))}.` : " this budget can be kept."}`;
   const size = DATA.model.states;
   if (size === 1) return `The only state is ${safe ? "" : "not "}safe. ${start}`;
   return `${safe === size ? `All ${size.toLocaleString("en")}` : `${safe.toLocaleString("en")} of ${size.toLocaleString("en")}`} states are safe. ${start}`;

@@ -41,7 +41,7 @@ function playerParts(records) {
     scrub: make("input", { type: "range", min: 0, value: 0, "aria-label": "Step of the episode", id: "player-step" }),
     speed: make("select", { "aria-label": "Speed" }, Object.entries(SPEEDS).sort((a, b) => a[0] - b[0]).map(([value, title]) => make("option", { value, selected: value === "1" }, title))),
     episode: make("select", { "aria-label": "Episode", id: "player-episode" }), beside: make("div", { class: "beside" }),
-    other: make("select", { "aria-label": "Another episode, beside it", id: "player-other" }, make("option", { value: "" }, "nothing"),
+    other: make("select", { "aria-label": "Episode for comparison", id: "player-other" }, make("option", { value: "" }, "nothing"),
       records.map((record, i) => make("option", { value: i }, `${PLANS[record.kind].title}, ${record.title}: damage ${record.sum.damage}`))),
     gauge: make("div", { class: "gauge", "aria-hidden": "true" }),
     left: make("p", { class: "left", id: "player-left" }), log: make("p", { class: "log", id: "player-log" }), stairs: make("div", { id: "player-stairs" }), outcome: make("p", { class: "dim sub" }),
@@ -50,7 +50,7 @@ function playerParts(records) {
   segments(policy, "player-policy", Object.fromEntries(kinds.map((kind) => [kind, PLANS[kind].title])), kinds[0], (kind) => parts.pick(kind));
   put(byId("player"), make("div", { class: "player-grid" },
     make("div", { class: "card" }, DATA.view.kind === "levels" && !parts.frame ? "" : parts.beside, parts.stairs, make("div", { class: "buttons" }, parts.first, parts.back, parts.go, parts.next, parts.speed), parts.scrub),
-    make("div", { class: "card stack" }, policy, make("div", null, make("p", { class: "sub" }, "Episode"), parts.episode), kinds.length > 1 ? make("div", null, make("p", { class: "sub" }, "Beside it"), parts.other) : "", make("div", null, make("p", { class: "sub" }, "Budget left"), parts.left, parts.gauge), parts.log, parts.outcome)));
+    make("div", { class: "card stack" }, policy, make("div", null, make("p", { class: "sub" }, "Episode"), parts.episode), kinds.length > 1 ? make("div", null, make("p", { class: "sub" }, "Compare with"), parts.other) : "", make("div", null, make("p", { class: "sub" }, "Budget left"), parts.left, parts.gauge), parts.log, parts.outcome)));
   put(parts.beside, parts.stage, parts.frame);
   parts.picture = newScene(parts.stage);
   return parts;
@@ -104,7 +104,7 @@ function drawStep(player) {
   const here = stateName(record.states[step]);
   const gained = DATA.rewarded ? ` Return so far: ${show(earned)}.` : "";
   parts.log.textContent = step === 0 ? `Starts at ${here}.` : `Step ${step} of ${record.actions.length}: ${actionName(record.actions[step - 1])} → ${here}${record.damages[step - 1] ? `, damage ${record.damages[step - 1]}` : ""}.${gained}`;
-  parts.outcome.textContent = `In the end: ${count(record.steps, "step")}, damage ${record.sum.damage}${DATA.rewarded ? `, return ${show(record.sum.return)}` : ""}${record.ended ? "" : "; truncated there"}.${record.steps > record.actions.length ? ` The first ${record.actions.length} steps are recorded.` : ""}`;
+  parts.outcome.textContent = `Total: ${count(record.steps, "step")}, damage ${record.sum.damage}${DATA.rewarded ? `, return ${show(record.sum.return)}` : ""}${record.ended ? "" : "; truncated there"}.${record.steps > record.actions.length ? ` The first ${record.actions.length} steps are recorded.` : ""}`;
   drawScene(parts.picture, record, step);
   drawFrame(parts.frame, record, step);
   if (beside) {
