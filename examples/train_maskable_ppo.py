@@ -25,7 +25,7 @@ def main() -> None:
 
     # 1. Train.  The network only ever chooses among actions that keep the budget.
     agent = train_maskable_ppo(mdp, given.budget, total_timesteps=given.steps, seed=given.seed, device=given.device)
-    print(f"{agent.damages.size:,} training episodes, the most damage of any: {agent.damages.max(initial=0)}")
+    print(f"{agent.damages.size:,} training episodes, with a damage of at most {agent.damages.max(initial=0)}")
 
     # 2. Evaluate the learnt policy exactly, on every state with every remaining budget.
     learnt = agent.evaluate()

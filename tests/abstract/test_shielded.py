@@ -287,9 +287,7 @@ def test_cells_across_the_border_of_what_is_unsafe_need_an_environment_that_says
     assert shield.unclear(0) == 0
     assert shield.unclear(1) > 0
     ShieldedEnv(env, shield, 0)  # where the proof says that they do not
-    with pytest.raises(
-        ModelError, match=r"cells lie across the border of what is unsafe.*DamageTracker\(env, damage\)"
-    ):
+    with pytest.raises(ModelError, match=r"cells are only partly unsafe .*DamageTracker\(env, damage\)"):
         ShieldedEnv(env, shield, 1)
     tracked = DamageTracker(env, lambda seen, action, after, reward, terminated: int(abs(after[1]) > 0.3))
     ShieldedEnv(tracked, shield, 1)

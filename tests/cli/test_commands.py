@@ -323,7 +323,7 @@ def test_learn_says_no_where_no_budget_suffices(here: Callable[..., Any], tmp_pa
     assert "claims   what the start needs is unknown" in here("check", "learned.umb", "learned.safetensors").out
     assert "no finite budget is known to suffice from the start" in here("suggest", "learned.umb").err
     assert here("report", "learned.umb", "-o", "r.html").code == 0
-    assert "What the start needs is unknown" in (tmp_path / "r.html").read_text("utf-8")
+    assert "The minimal budget of the start is unknown" in (tmp_path / "r.html").read_text("utf-8")
 
 
 def test_models_are_named_the_same_way_everywhere(here: Callable[..., Any], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of shielded environments share: players that keep the books by hand."""
+"""Fixtures for the tests of shielded environments: play that tracks the budgets independently."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from gymnasium.vector import AutoresetMode
 
 
 def play_one(env, steps, *, seed=0, budget):
-    """Random allowed play; checks the budget of every episode; returns how many ended, and the worst damage."""
+    """Random allowed play; checks the budget of every episode; returns their number and the largest damage."""
     rng = np.random.default_rng(seed)
     _, info = env.reset(seed=seed)
     left, ended, worst = budget, 0, 0
@@ -29,7 +29,7 @@ def play_one(env, steps, *, seed=0, budget):
 
 
 def follow_many(envs, mode, steps, budget):
-    """Play allowed actions, and keep the budget of every copy by hand; returns how many episodes ended."""
+    """Random allowed play; checks the budget of every environment; returns the number of episodes that ended."""
     rng = np.random.default_rng(0)
     count = envs.num_envs
     _, infos = envs.reset(seed=1)
@@ -76,5 +76,5 @@ def play():
 
 @pytest.fixture(scope="session")
 def follow():
-    """Plays a vector of them."""
+    """Plays a vector of environments."""
     return follow_many

@@ -1,4 +1,4 @@
-"""The environments that several tests of shielded environments make."""
+"""Environments that several tests share."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ def cliff(max_steps=15):
 
 
 def hurts(s, a, s2, r, terminated):
-    """What hurts at the cliff."""
+    """The damage of CliffWalking: falling off the cliff."""
     return int(r == -100)
 
 
@@ -32,14 +32,14 @@ def apart(make, count):
 
 
 def small(name, **options):
-    """An environment of ours; a small sea, since a large one takes long to draw."""
+    """An environment of this package; a small archipelago, since rendering a large one takes long."""
     if "Archipelago" in name:
         options["size"] = 12
     return gymnasium.make(name, **options)
 
 
 class Says(gymnasium.Env):
-    """Action 1 costs what is next in a list, and the fourth step ends the episode."""
+    """The costs of action 1 are taken from a list; the fourth step ends the episode."""
 
     observation_space, action_space = gymnasium.spaces.Discrete(1), gymnasium.spaces.Discrete(2)
 

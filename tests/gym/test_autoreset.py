@@ -9,7 +9,7 @@ from almostsure.gym import (
 )
 
 
-def test_a_vector_must_say_when_it_resets():
+def test_a_vector_must_have_an_autoreset_mode():
     envs = ModelVectorEnv("paper", 2)
     envs.metadata = {}
     with pytest.raises(ArgumentError, match=r"must say in metadata\['autoreset_mode'\]"):

@@ -1,4 +1,4 @@
-"""Trackers: the damage of every step, from wherever an environment has it."""
+"""Trackers: the damage of every step, from all sources."""
 
 from functools import partial
 
@@ -38,25 +38,25 @@ def test_trackers_write_damage_and_cost_at_resets_and_steps():
     assert infos["damage"].tolist() == infos["cost"].tolist() == [1, 0]
 
 
-def test_damage_that_is_none_is_refused():
+def test_invalid_damages_are_refused():
     envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2), lambda *step: 0.5)
     envs.reset(seed=0)
     with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got 0\.5 in environment 0"):
         envs.step(np.array([0, 0]))
     envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2))
     envs.reset(seed=0)
-    with pytest.raises(ModelError, match=r"must say its damage in info\['cost'\]"):
+    with pytest.raises(ModelError, match=r"info\['cost'\] must hold the damage of a step"):
         envs.step(np.array([0, 0]))
     envs = VectorBudgetObservation(SyncVectorEnv([cliff]), 1)
     envs.reset(seed=0)
-    with pytest.raises(ModelError, match="Wrap it in DamageTracker first"):
+    with pytest.raises(ModelError, match="Wrap env in DamageTracker first"):
         envs.step(np.array([0]))
 
 
 @pytest.mark.parametrize(
     ("costs", "left"), [((False, 2), [5, 3]), ((np.int8(1), np.int64(257)), None), ((0, 0.5), None)]
 )
-def test_costs_of_different_types_are_not_fitted_into_one(costs, left):
+def test_costs_of_different_types_are_not_converted(costs, left):
     envs = VectorDamageTracker(SyncVectorEnv([partial(Says, cost) for cost in costs]), budget=5)
     envs.reset(seed=0)
     if left is None:
@@ -67,7 +67,7 @@ def test_costs_of_different_types_are_not_fitted_into_one(costs, left):
 
 
 class Scribbles(gymnasium.Env):
-    """Writes over the observation that it returned."""
+    """Overwrites the observations that it returned."""
 
     observation_space, action_space = gymnasium.spaces.Box(0, 9, (1,), np.int64), gymnasium.spaces.Discrete(2)
 
@@ -80,7 +80,7 @@ class Scribbles(gymnasium.Env):
         return self.seen, 0.0, False, False, {}
 
 
-def test_trackers_remember_observations_that_are_written_over():
+def test_trackers_copy_observations_that_are_overwritten():
     def climbed(s, a, s2, r, terminated):
         return int(s2[0] - s[0])
 
@@ -92,7 +92,7 @@ def test_trackers_remember_observations_that_are_written_over():
 
 
 class Costs(gymnasium.Wrapper):
-    """An environment of Safety-Gymnasium's kind: its steps return six values."""
+    """An environment like those of Safety-Gymnasium, whose steps return six values."""
 
     cost = 1.0
 
@@ -114,7 +114,7 @@ def test_costs_of_safety_gymnasium():
             env.step(0)
 
 
-def test_a_tracker_wants_a_function_a_reset_and_a_budget():
+def test_bad_arguments_of_trackers_are_refused():
     with pytest.raises(ModelError, match="damage must be a function"):
         DamageTracker(cliff(), 3)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
@@ -132,10 +132,10 @@ def test_a_tracker_wants_a_function_a_reset_and_a_budget():
         (lambda env: gymnasium.wrappers.RepeatAction(env, 2), "every step"),
     ],
 )
-def test_a_tracker_refuses_what_hides_steps_or_resets(wrap, what):
+def test_wrappers_that_hide_steps_or_resets_are_refused(wrap, what):
     with pytest.raises(ArgumentError, match=rf"DamageTracker must see {what}; .*\(DamageTracker\(…\)\)"):
         DamageTracker(wrap(cliff()), hurts)
-    DamageTracker(gymnasium.wrappers.StickyAction(cliff(), 0.5), hurts)  # what hurts is seen there
+    DamageTracker(gymnasium.wrappers.StickyAction(cliff(), 0.5), hurts)  # the reward shows the damage
 
 
 def test_a_vector_tracker_refuses_infos_that_are_a_list():

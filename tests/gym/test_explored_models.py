@@ -1,4 +1,4 @@
-"""Models that know how observations become states, in environments that show indices."""
+"""Shields of models with an ``encode`` function, around environments."""
 
 import gymnasium
 import numpy as np
@@ -35,7 +35,7 @@ def test_a_shield_fits_the_environment_of_its_own_model(mdp):
                 break
 
 
-def test_so_do_vectors(mdp):
+def test_and_a_vector_of_it(mdp):
     env = gymnasium.vector.SyncVectorEnv([lambda: to_gymnasium(mdp)] * 3)
     env = ShieldedVectorEnv(env, asure.Shield(asure.minimal_budget(mdp)), 0)
     rng = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def test_states_that_are_integers_in_another_order():
     assert info["action_mask"].tolist() == [0, 1]
 
 
-def test_states_that_are_far_integers():
+def test_states_that_are_integers_with_gaps():
     mdp = asure.from_function(
         lambda s, a: [(1.0, s - 5, 0.0, int(s == 10 and a == 0))], initial=10, actions=lambda s: [0, 1] if s else []
     )
@@ -65,7 +65,7 @@ def test_states_that_are_far_integers():
 
 
 class Shop(gymnasium.Env):
-    """It may close at any time, with any stock, from which other days go on."""
+    """It may close at any time, with any stock from which other days continue."""
 
     observation_space = gymnasium.spaces.Dict({"stock": gymnasium.spaces.Discrete(3)})
     action_space = gymnasium.spaces.Discrete(2)
@@ -88,7 +88,7 @@ def shop():
 
 
 @pytest.mark.parametrize("is_loaded", [False, True])
-def test_an_episode_may_end_where_another_goes_on(shop, is_loaded, tmp_path):
+def test_an_episode_may_end_where_another_continues(shop, is_loaded, tmp_path):
     shield, state_of = shop.shield, None
     if is_loaded:
         shop.mdp.save(tmp_path / "shop.umb")
@@ -104,7 +104,7 @@ def test_an_episode_may_end_where_another_goes_on(shop, is_loaded, tmp_path):
     assert env.ledger.worst <= 1
 
 
-def test_so_do_the_episodes_of_a_vector(shop):
+def test_and_in_a_vector(shop):
     env = ShieldedVectorEnv(gymnasium.vector.SyncVectorEnv([Shop] * 3), shop.shield, 1)
     rng = np.random.default_rng(0)
     env.reset(seed=0)
@@ -114,13 +114,13 @@ def test_so_do_the_episodes_of_a_vector(shop):
     assert env.ledger.worst <= 1
 
 
-def test_a_wrapper_inside_that_shows_something_else_is_named_in_the_error(shop):
+def test_a_wrapper_inside_that_changes_observations_is_named_in_the_error(shop):
     env = ShieldedEnv(gymnasium.wrappers.FlattenObservation(Shop()), shop.shield, 1)
     with pytest.raises(asure.errors.ModelError, match=r"a wrapper inside the shield .* put it outside"):
         env.reset(seed=0)
 
 
-def test_what_was_explored_is_known_to_an_online_shield(shop, tmp_path):
+def test_an_online_shield_may_start_from_an_explored_model(shop, tmp_path):
     shield = asure.OnlineShield(shop.counts, known=shop.counts)
     assert shield.of_choice.tolist() == shop.minimal.of_choice.tolist()
     env = ShieldedEnv(Shop(), shield, 1)
@@ -147,7 +147,7 @@ def test_an_online_shield_of_an_explored_model_knows_its_ends(shop):
     assert all(violation.new for violation in env.ledger.violations)
 
 
-def test_a_model_of_your_own_names_such_ends():
+def test_models_may_name_such_ends():
     def outcomes(stock, orders):
         for wanted in (1, 2):
             left = min(max(stock - wanted, 0) + 2 * orders, 2)
@@ -184,7 +184,7 @@ def test_an_end_that_the_model_does_not_have_is_an_error():
         play()
 
 
-def test_a_state_is_also_given_by_what_the_environment_shows(shop):
+def test_states_may_be_given_by_observations(shop):
     assert shop.minimal.of({"stock": 0}) == 2
     assert shop.shield.allowed({"stock": 2}, 0).tolist() == [1]
     assert "needs 2" in str(shop.minimal.explain({"stock": 0}))
@@ -198,7 +198,7 @@ def test_a_state_is_also_given_by_what_the_environment_shows(shop):
 
 
 class Lap(gymnasium.Env):
-    """Two steps to the goal, where others begin, and it hurts to stay."""
+    """Two steps to the goal, where other episodes begin; staying does damage."""
 
     observation_space = gymnasium.spaces.Discrete(3)
     action_space = gymnasium.spaces.Discrete(2)
@@ -218,7 +218,7 @@ class Lap(gymnasium.Env):
 
 @pytest.mark.parametrize("options", [{"start": 2}, {"ends": False}])
 @pytest.mark.parametrize("many", [False, True])
-def test_nothing_is_played_where_exploring_saw_only_ends(options, many):
+def test_episodes_cannot_start_in_states_that_were_explored_only_as_ends(options, many):
     shield = asure.Shield(asure.minimal_budget(asure.explore(Lap())))
     if many:
         env = ShieldedVectorEnv(gymnasium.vector.SyncVectorEnv([lambda: Lap(**options)] * 2), shield, 0)
@@ -231,7 +231,7 @@ def test_nothing_is_played_where_exploring_saw_only_ends(options, many):
             env.step(np.zeros(2, np.int64) if many else 0)
 
     with pytest.raises(
-        asure.errors.ModelMismatch, match="goes on from state 2 '2', where all of those ended that were"
+        asure.errors.ModelMismatch, match="continues from state 2 '2', where all episodes ended when the"
     ):
         play()
     assert env.ledger.worst == 0

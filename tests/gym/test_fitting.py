@@ -1,4 +1,4 @@
-"""A shield goes around the environment that it was made for, and around no other."""
+"""Shields are refused around environments that they were not made for."""
 
 import gymnasium
 import pytest
@@ -15,7 +15,7 @@ from almostsure.shield import HorizonShield
 from .made import shield_of, shielded
 
 
-def test_an_environment_that_resets_itself_inside_is_refused():
+def test_environments_with_an_autoreset_wrapper_are_refused():
     mdp = asure.example("paper")
     with pytest.raises(ArgumentError, match=r"must see every reset; .*Autoreset\(ShieldedEnv"):
         ShieldedEnv(Autoreset(to_gymnasium(mdp)), shield_of(mdp), 1)
@@ -25,7 +25,7 @@ def test_an_environment_that_resets_itself_inside_is_refused():
 
 
 class OftenSticky(gymnasium.wrappers.StickyAction):
-    """A kind of a wrapper that hides something hides it, too."""
+    """A subclass of a wrapper that hides actions."""
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ class OftenSticky(gymnasium.wrappers.StickyAction):
         (lambda env: OftenSticky(env, 0.5), "which action is played"),
     ],
 )
-def test_what_hides_actions_steps_or_states_is_refused(wrap, what):
+def test_wrappers_that_hide_actions_steps_or_states_are_refused(wrap, what):
     env = wrap(gymnasium.make("CliffWalking-v1"))
     with pytest.raises(ArgumentError, match=f"ShieldedEnv must see {what}; .* inside hides that"):
         ShieldedEnv(env, ready("CliffWalking-v1").shield(), 1)
@@ -50,7 +50,7 @@ def test_infos_that_are_a_list_are_refused():
         ShieldedVectorEnv(lakes, ready("CliffWalking-v1").shield(), 1)
 
 
-def test_single_environments_and_vectors_are_told_apart():
+def test_single_environments_and_vectors_need_different_wrappers():
     shield, cliff = ready("CliffWalking-v1").shield(), gymnasium.make("CliffWalking-v1")
     with pytest.raises(ArgumentError, match=r"must be a gymnasium Env; got Sync.*. Put ShieldedVectorEnv around"):
         ShieldedEnv(gymnasium.make_vec("CliffWalking-v1", num_envs=2, vectorization_mode="sync"), shield, 1)
@@ -67,14 +67,14 @@ def test_shields_of_other_environments_are_refused():
     lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     with pytest.raises(ModelMismatch, match="64 states and the shield's model 16"):
         ShieldedEnv(gymnasium.make("FrozenLake8x8-v1"), shield_of(lake), 0)
-    with pytest.raises(ModelMismatch, match="a shield for another environment"):
+    with pytest.raises(ModelMismatch, match="the shield is for another environment"):
         ShieldedEnv(to_gymnasium(asure.example("paper", damage_probability=0.5)), paper, 1)
     with pytest.raises(ArgumentError, match="or another Guard; got MinimalBudget"):
         ShieldedEnv(to_gymnasium("paper"), paper.minimal, 1)
 
 
-def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from(play):
-    """It knows at least what may happen where it allows something; that it is another model does not matter."""
+def test_a_learned_shield_fits_the_environment_that_it_was_learned_from(play):
+    """Its model may differ from the environment's, as long as it has all outcomes of the actions that it allows."""
     mdp = asure.example("hazard-map")
     learned = asure.OnlineShield(mdp, known=asure.learn.count_outcomes(mdp, seed=0, samples=100), needed=50).freeze()
     assert learned.mdp != mdp
@@ -85,7 +85,7 @@ def test_a_learned_shield_goes_around_the_model_that_it_was_learned_from(play):
         ShieldedEnv(to_gymnasium(maybe), shield_of(certain), 1)
     ends = asure.from_transitions([0], [0], [1], [1.0], [0.0], [0], terminal=[1])
     stays = asure.from_transitions([0, 1], [0, 0], [1, 1], [1.0, 1.0], [0.0, 1.0], [0, 0], num_states=2)
-    with pytest.raises(ModelMismatch, match="to state 1 with damage 0, where it ends: the shield's model says"):
+    with pytest.raises(ModelMismatch, match="to state 1 with damage 0, and terminates; in the shield's model this is"):
         ShieldedEnv(to_gymnasium(ends), shield_of(stays), 1)
 
 
@@ -98,7 +98,7 @@ def test_another_map_of_the_same_size_is_noticed_at_once():
         HorizonShield(asure.minimal_budget(lake, horizon=5)),
         shield_of(asure.product(lake, Steps(5))),
     ):
-        with pytest.raises(ModelMismatch, match=r"the environment leads from .* where it goes on: .*another map\?"):
+        with pytest.raises(ModelMismatch, match=r"the environment leads from .*, and continues; .*another map\?"):
             ShieldedEnv(other, guard, 0)
 
 
@@ -111,11 +111,11 @@ def test_a_shield_learned_with_too_large_a_mu_is_noticed(monkeypatch):
         asure.learn_minimal_budget(lake, mu=0.9, delta=0.1, seed=0)
     monkeypatch.setattr("almostsure.learn.minimal.WALK", 0)
     learned = asure.learn_minimal_budget(lake, mu=0.9, delta=0.1, seed=0)  # as if it were not slippery
-    with pytest.raises(ModelMismatch, match="so it was learned without seeing it"):
+    with pytest.raises(ModelMismatch, match="learning did not observe it"):
         ShieldedEnv(lake, learned.shield, 1)
 
 
-def test_the_end_of_a_model_is_not_a_state_that_other_environments_show():
+def test_only_environments_of_models_have_the_end_state_among_their_observations():
     taxi = asure.from_gymnasium("Taxi-v4", lambda s, a, s2, r, terminated: int(r == -10))
     assert (taxi.num_observed, taxi.num_states) == (500, 501)
     larger = gymnasium.Env()
@@ -125,19 +125,28 @@ def test_the_end_of_a_model_is_not_a_state_that_other_environments_show():
     ShieldedEnv(to_gymnasium(taxi), shield_of(taxi), 0)
 
 
-def test_what_only_looks_like_a_model_is_not_compared():
+def test_an_empty_table_of_outcomes_is_not_compared():
+    env = gymnasium.make("CliffWalking-v1")
+    shield = shield_of(asure.from_gymnasium("CliffWalking-v1"))
+    env.unwrapped.P = {state: {} for state in range(48)}
+    ShieldedEnv(env, shield, 1)
+
+
+def test_attributes_that_are_not_models_or_tables_are_not_compared():
     class Other(gymnasium.Wrapper):
         pass
 
     env = to_gymnasium("paper")
     shield = shield_of(env.mdp)
     env.mdp, env.P = "something else", [[("no", "table")]]
-    with pytest.raises(AttributeError, match="'str' object has no attribute"):  # the environment's own trouble
+    with pytest.raises(AttributeError, match="'str' object has no attribute"):  # raised by the environment itself
         ShieldedEnv(Other(env), shield, 1).reset()
 
 
-def test_observations_without_a_meaning_need_one():
-    with pytest.raises(ArgumentError, match=r"observations of Box.* are not states of a model. Pass state_of"):
+def test_observations_that_are_not_states_need_state_of():
+    with pytest.raises(
+        ArgumentError, match=r"must be states of the model; the observation space is Box.* Pass state_of"
+    ):
         ShieldedEnv(gymnasium.make("CartPole-v1"), shield_of(asure.example("paper")), 1)
     example = r"state_of=lambda observation, env: tuple\(observation\)"
     with pytest.raises(ArgumentError, match=rf"that returns the state, such as {example}, or learn"):
@@ -162,7 +171,7 @@ def test_observations_without_a_meaning_need_one():
         ShieldedEnv(named, shield_of(explored), 1)
 
 
-def test_a_state_of_is_a_function_of_an_observation_and_an_environment():
+def test_state_of_must_be_a_function_of_an_observation_and_an_environment():
     example = r"state_of=lambda observation, env: tuple\(observation\)"
     for wrong in (3, lambda observation: observation, lambda one, two, three: one):
         with pytest.raises(ArgumentError, match=rf"must be a function of \(observation, env\), such as {example}; got"):
@@ -171,13 +180,13 @@ def test_a_state_of_is_a_function_of_an_observation_and_an_environment():
         shielded("paper", 1, state_of=lambda observation, env: 1 // 0).reset()
 
 
-def test_continuous_actions_are_refused_with_a_way_out():
+def test_continuous_actions_are_refused_with_a_remedy():
     with pytest.raises(ArgumentError, match=r"discrete actions .* Box.*TransformAction"):
         ShieldedEnv(gymnasium.make("Pendulum-v1"), shield_of(asure.example("paper")), 1)
 
 
 class FromOne(gymnasium.Env):
-    """Actions, or states, are numbered from 1 or from another number: the first action goes on, and hurts."""
+    """Actions or states that are not numbered from 0; the first action continues, with damage."""
 
     def __init__(self, actions=0, states=0):
         self.observation_space = gymnasium.spaces.Discrete(3, start=states)
@@ -233,7 +242,7 @@ def test_observations_that_are_not_numbered_from_0_are_refused_unless_they_are_t
             ArgumentError, match=r"observations must be numbered from 0; .*lambda observation: observ.* - 1"
         ):
             refuses()
-    assert asure.explore(env).num_states == mdp.num_states == 3  # of whatever is observed
+    assert asure.explore(env).num_states == mdp.num_states == 3  # explore accepts any observation
     assert EnvSampler(env, put, num_states=3, encode=lambda seen: seen - 1).num_states == 3
     ShieldedEnv(env, shield, 2, state_of=lambda seen, env: int(seen) - 1).reset(seed=0)
 

@@ -31,7 +31,7 @@ def shielded(name="almostsure/HazardMap-v0", budget=BUDGET, **options):
 @pytest.mark.parametrize("observe", ["flat", "dict", "rllib"])
 @pytest.mark.filterwarnings("ignore:.*Not able to test alternative render modes.*:UserWarning")
 def test_gymnasium_checks_a_shielded_environment(observe):
-    """The checker samples actions without asking what is allowed, so forbidden ones are replaced."""
+    """The checker samples actions without masks, so forbidden ones are replaced."""
     gymnasium_check(shielded(observe=observe, forbidden="replace"), skip_render_check=True)
 
 
@@ -87,7 +87,7 @@ def test_masks_are_found_through_any_stack(kind):
         for i in range(2):
             left[i] -= infos[i]["damage"]
             assert infos[i]["remaining"] == left[i] >= 0
-            if dones[i]:  # what is seen is the next episode's already
+            if dones[i]:  # the observation is the next episode's first one
                 assert infos[i]["terminal_observation"][1] == left[i]
                 left[i], ended = BUDGET, ended + 1
         assert np.array_equal(seen[:, 1], left)
@@ -114,7 +114,7 @@ def test_evaluation_keeps_the_masks_on():
 
 @pytest.mark.parametrize("kind", ["dummy", "subprocess"])
 def test_plain_stable_baselines_trains_on_it(kind):
-    """Nothing of ours but the wrapper: MaskablePPO, its evaluation callback, normalised observations and rewards."""
+    """MaskablePPO, its evaluation callback, normalised observations and rewards, with only our wrapper."""
     MaskablePPO = pytest.importorskip("sb3_contrib").MaskablePPO
     import torch
     from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
@@ -141,7 +141,7 @@ def test_plain_stable_baselines_trains_on_it(kind):
 
 
 def test_plain_ppo_without_masks_is_stopped():
-    """It plays what is forbidden sooner or later; that must not go unnoticed."""
+    """It plays a forbidden action sooner or later, which must raise."""
     PPO = pytest.importorskip("stable_baselines3").PPO
     model = PPO("MlpPolicy", shielded(budget=1), n_steps=64, batch_size=64, n_epochs=1, seed=0, device="cpu")
     with pytest.raises(NoSafeAction, match="is not allowed"):
@@ -159,7 +159,7 @@ def test_flattened_observations_train_too():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-def test_a_run_recorded_by_minari_is_read_back(tmp_path, monkeypatch):
+def test_runs_recorded_by_minari_can_be_learned_from(tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     env = minari.DataCollector(shielded("almostsure/HazardMap-v0"), record_infos=True)
@@ -188,7 +188,7 @@ def test_a_run_recorded_by_minari_is_read_back(tmp_path, monkeypatch):
 # ---------------------------------------------------------------------- ledgers
 
 
-def test_a_ledger_can_be_read_by_people_and_by_us(tmp_path):
+def test_a_ledger_is_written_and_read_back(tmp_path):
     path = tmp_path / "runs" / "one.jsonl"
     env = ready("CliffWalking-v1").shielded(2, forbidden="replace", ledger=path)
     env = TimeLimit(env, 20)
@@ -212,7 +212,7 @@ def test_a_ledger_can_be_read_by_people_and_by_us(tmp_path):
     assert mine.worst <= 2
 
 
-def test_violations_and_surprises_are_in_it(tmp_path):
+def test_a_ledger_records_violations_and_surprises(tmp_path):
     mdp = asure.example("paper")
     shield = asure.OnlineShield(mdp, unknown="allow")
     env = ShieldedEnv(to_gymnasium(mdp), shield, 0, ledger=tmp_path / "ledger.jsonl")
@@ -227,7 +227,7 @@ def test_violations_and_surprises_are_in_it(tmp_path):
     assert (again.violations, again.surprises) == (shield.ledger.violations, shield.ledger.surprises)
 
 
-def test_processes_share_a_file(tmp_path):
+def test_processes_share_a_ledger_file(tmp_path):
     from gymnasium.vector import AsyncVectorEnv
 
     path = tmp_path / "shared.jsonl"
@@ -241,7 +241,7 @@ def test_processes_share_a_file(tmp_path):
     assert len({line["process"] for line in lines}) == 2
 
 
-def test_what_is_no_ledger_is_refused(tmp_path):
+def test_bad_ledgers_are_refused(tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"kind": "episode"}\n')
     with pytest.raises(CorruptFile, match="is damaged or no ledger: line 1"):
         read_ledger(tmp_path / "bad.jsonl")
@@ -255,7 +255,7 @@ def test_what_is_no_ledger_is_refused(tmp_path):
     with pytest.raises(asure.AlmostSureError, match="ledger must be a Ledger or the path of a file"):
         shielded(ledger=3)
     online = asure.OnlineShield("paper", unknown="allow")
-    with pytest.raises(asure.AlmostSureError, match="keeps a ledger of its own"):
+    with pytest.raises(asure.AlmostSureError, match="must not be another Ledger"):
         ShieldedEnv(to_gymnasium("paper"), online, 1, ledger=Ledger())
 
 
@@ -266,7 +266,7 @@ def test_tensorboard_may_be_missing(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_tensorboard_shows_it(tmp_path):
+def test_a_ledger_is_written_to_tensorboard(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     ledger = Ledger()
     sink = TensorBoardSink(tmp_path)

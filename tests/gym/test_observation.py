@@ -1,4 +1,4 @@
-"""How what remains becomes part of observations."""
+"""The remaining budget in observations."""
 
 import gymnasium
 import numpy as np
@@ -40,7 +40,7 @@ from .made import apart, cliff, hurts, shield_of, shielded
         ),
     ],
 )
-def test_observations_show_what_remains(options, space, first):
+def test_observations_show_the_remaining_budget(options, space, first):
     env = shielded("paper", 3, **options)
     assert env.observation_space == space
     seen, _ = env.reset(seed=0)
@@ -78,14 +78,18 @@ def test_arrays_get_one_more_entry(space, seen, normalised):
     assert observation[-1] == (0.75 if normalised else 3)
 
 
-def test_what_cannot_be_appended_is_said():
+def test_observations_that_cannot_be_extended_are_refused():
     env = TransformObservation(to_gymnasium("paper"), lambda s: np.zeros((2, 2), np.float32), Box(0, 1, (2, 2)))
     mdp = env.unwrapped.mdp
     with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
         ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0, observe="flat")
-    joined = ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0)  # by default they go into a dict
+    joined = ShieldedEnv(env, shield_of(mdp), 1, state_of=lambda seen, env: 0)  # by default a dict
     assert set(joined.observation_space.spaces) == {"observation", "remaining"}
-    for dtype, budget in ((np.float16, 5000), (np.uint8, 300), (np.bool_, 1)):  # which cannot count that far
+    for dtype, budget in (
+        (np.float16, 5000),
+        (np.uint8, 300),
+        (np.bool_, 1),
+    ):  # dtypes that cannot represent the budget
         with pytest.raises(ArgumentError, match=r"cannot be appended to observations of Box.*observe='dict'"):
             show(Box(0, 1, (2,), dtype), {"remaining": budget}, "flat", normalised=False, num_actions=2)
     with pytest.raises(UnknownName, match=r"unknown form of observation 'flot'\. Did you mean 'flat'"):
@@ -95,7 +99,7 @@ def test_what_cannot_be_appended_is_said():
 MODES = list(AutoresetMode)
 
 
-def test_damage_is_counted_in_whole_numbers_only():
+def test_damages_must_be_integers():
     class Says(gymnasium.Wrapper):
         def step(self, action):
             return *self.env.step(action)[:4], {"damage": 0.5}

@@ -1,4 +1,4 @@
-"""ShieldedEnv: whatever is played, no episode takes more than its budget."""
+"""``ShieldedEnv``: no episode takes more damage than its budget."""
 
 import copy
 import json
@@ -63,16 +63,16 @@ def test_forbidden_actions_are_refused():
     with pytest.raises(NoSafeAction, match=r"left is not allowed at state 0 'circle' with 0 left; allowed: right") as e:
         env.step(0)
     assert (e.value.state, e.value.remaining) == (0, 0)
-    assert env.step(1)[2]  # the episode was not harmed by it
+    assert env.step(1)[2]  # the episode can continue
 
 
 def test_forbidden_actions_are_refused_at_every_step():
-    """Not only where they are forbidden from the start on: what becomes forbidden is refused too."""
+    """Also actions that become forbidden during the episode."""
     env = shielded("paper", 2)
     env.reset(seed=0)
     assert env.action_masks().all()
     for _ in range(2):
-        env.step(0)  # left hurts by 1
+        env.step(0)  # left does 1 damage
     for _ in range(2):
         with pytest.raises(NoSafeAction, match="left is not allowed at state 0 'circle' with 0 left"):
             env.step(0)
@@ -94,7 +94,7 @@ def test_forbidden_actions_are_refused_at_every_step():
     assert refused > 50
 
 
-def test_or_replaced_and_said():
+def test_or_replaced_and_reported():
     env = shielded("paper", 1, forbidden="replace")
     _, info = env.reset(seed=0)
     assert (info["executed_action"], info["replaced"]) == (-1, False)
@@ -102,20 +102,20 @@ def test_or_replaced_and_said():
     assert (info["executed_action"], info["replaced"], info["interventions"]) == (0, False, 0)
     _, reward, terminated, _, info = env.step(0)
     assert (reward, terminated, info["interventions"], info["damage"]) == (0, True, 1, 0)
-    assert (info["executed_action"], info["replaced"]) == (1, True)  # what a replay buffer should store
+    assert (info["executed_action"], info["replaced"]) == (1, True)  # the action to store in a replay buffer
     assert env.reset()[1]["interventions"] == 0
     assert env.ledger.interventions == 1
 
 
-def test_without_a_fallback_the_most_careful_action_replaces():
-    """With more left than anything needs, only the guard can tell which action needs the least."""
+def test_without_a_fallback_the_action_with_the_least_minimal_budget_replaces():
+    """Also if all actions would be allowed with the remaining budget."""
     mdp = asure.from_transitions([0, 0, 0, 1], [0, 1, 2, 0], [2, 1, 2, 2], [1] * 4, [0] * 4, [9, 2, 1, 1], terminal=[2])
     env = ShieldedEnv(to_gymnasium(mdp), shield_of(mdp), 7, forbidden="replace")
     env.reset(seed=0)
     assert env.step(0)[4]["executed_action"] == 2  # needs 1; action 1 needs 3, and action 0 needs 9
 
 
-def test_the_best_policy_replaces_better():
+def test_the_best_policy_as_fallback_has_a_larger_return():
     mdp = asure.example("hazard-map")
     solution = asure.solve_policy(mdp, asure.AlmostSure(3))
     returns = []
@@ -139,7 +139,7 @@ def test_the_best_policy_replaces_better():
 
 
 @pytest.mark.parametrize("action", [-1, 2, 1.5, "left", None, [0, 1], np.array([0.0])])
-def test_what_is_no_action_is_never_played(action):
+def test_values_that_are_not_actions_are_never_played(action):
     env = shielded("paper", 1, forbidden="replace")
     env.reset(seed=0)
     with pytest.raises(ArgumentError, match=r"an action must be one of Discrete\(2\)"):
@@ -153,7 +153,7 @@ def test_actions_of_any_integer_type_are(action):
     assert env.step(action)[4]["damage"] == 1
 
 
-def test_before_the_first_reset_and_after_the_end_there_is_nothing_to_do():
+def test_before_the_first_reset_and_after_the_end_only_reset_works():
     env = shielded("paper", 1)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
         env.step(1)
@@ -171,7 +171,7 @@ def test_truncation_is_not_termination():
     inner.step(0)
     _, _, terminated, truncated, info = inner.step(0)
     assert (terminated, truncated, info["remaining"]) == (False, True, 3)
-    assert info["action_mask"].tolist() == [1, 1]  # of a state in which life goes on
+    assert info["action_mask"].tolist() == [1, 1]  # of a nonterminal state
     outer = TimeLimit(shielded("paper", 5), 2)
     for _ in range(3):
         assert outer.reset()[1]["remaining"] == 5
@@ -179,7 +179,7 @@ def test_truncation_is_not_termination():
     assert outer.get_wrapper_attr("ledger").episodes == 2  # the third is not over yet
 
 
-def test_copies_and_pickles_go_on_where_the_original_was():
+def test_copies_and_pickles_continue_from_the_state_of_the_original():
     env = shielded("hazard-map", 3)
     env.reset(seed=5)
     for action in (0, 1, 1):
@@ -201,7 +201,7 @@ def test_it_can_be_made_again_from_its_specification():
     assert again.reset(seed=0)[0].tolist() == [0, 2]
 
 
-def test_a_total_that_is_too_small_says_what_is_needed():
+def test_a_budget_that_is_too_small_is_refused_with_the_needed_one():
     with pytest.raises(Infeasible, match=r"a budget of 1 is not enough at the start: state 11 'r2c2' needs 2") as e:
         shielded("quicksand", 1)
     assert e.value.needed == 2
@@ -210,15 +210,15 @@ def test_a_total_that_is_too_small_says_what_is_needed():
             shielded("paper", budget)
 
 
-def test_a_stale_model_is_noticed_when_it_shows():
+def test_a_model_of_another_map_is_noticed_when_an_outcome_differs():
     mdp = asure.from_map("S.G", goal_reward=1.0)
     changed = asure.from_map("S.G", slip=0.1, goal_reward=1.0)
     env = to_gymnasium(asure.from_map("SG."))  # the same size, another map; hidden behind state_of
     env = ShieldedEnv(env, shield_of(mdp), 0, state_of=lambda seen, env: seen)
     env.reset(seed=0)
-    with pytest.raises(ModelMismatch, match=r"ended its episode in state 1 'r0c1' after .* where the model goes on"):
+    with pytest.raises(ModelMismatch, match=r"terminated in state 1 'r0c1' after .* where the model continues"):
         env.step(1)
-    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):  # it fails closed
+    with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):  # it must be reset after the error
         env.step(1)
     assert changed.num_states == mdp.num_states
     renumbered = TransformAction(to_gymnasium(mdp), lambda action: (action + 2) % 4, Discrete(4))
@@ -229,7 +229,7 @@ def test_a_stale_model_is_noticed_when_it_shows():
 
 
 @pytest.mark.parametrize("seen", [17, -1, "nowhere", 0.5, None, np.zeros(3)])
-def test_observations_that_are_no_states_fail_closed(seen):
+def test_observations_that_are_not_states_are_refused(seen):
     env = ShieldedEnv(to_gymnasium("paper"), shield_of(asure.example("paper")), 1, state_of=lambda o, env: seen)
     with pytest.raises(ModelError, match=r"state_of must return a state 0 … 1.* observation np.int64\(0\)"):
         env.reset(seed=0)
@@ -243,7 +243,7 @@ def test_states_may_be_named():
     assert env.step(0)[4]["remaining"] == 0
 
 
-def test_the_model_knows_the_damage_where_it_is_unique(play):
+def test_damage_is_looked_up_in_the_model_if_it_is_unique_there(play):
     def hurts(s, a, s2, r, terminated):
         return int(r == -100)
 
@@ -253,7 +253,7 @@ def test_the_model_knows_the_damage_where_it_is_unique(play):
     assert env.step(1)[4]["damage"] == 1  # over the cliff
     slippery = shield_of(asure.from_gymnasium("CliffWalking-v1", hurts, is_slippery=True))
     env = ShieldedEnv(gymnasium.make("CliffWalking-v1", is_slippery=True), slippery, 2)
-    assert play(env, 2000, budget=2)[1] == 2  # what hurts there is well known
+    assert play(env, 2000, budget=2)[1] == 2  # damages of well-known environments are built in
     twice = shield_of(asure.from_gymnasium("CliffWalking-v1", lambda *step: 2 * hurts(*step), is_slippery=True))
     env = ShieldedEnv(gymnasium.make("CliffWalking-v1", is_slippery=True), twice, 2)
     env.reset(seed=0)
@@ -264,7 +264,7 @@ def test_the_model_knows_the_damage_where_it_is_unique(play):
 
 
 @pytest.mark.parametrize("said", [-1, 0.5, "much", "1", 256, 2**70, np.nan, 1j])
-def test_damage_that_is_no_damage_is_refused(said):
+def test_values_that_are_not_damages_are_refused(said):
     class Hurts(gymnasium.Wrapper):
         def step(self, action):
             *rest, info = self.env.step(action)
@@ -285,7 +285,7 @@ def test_damage_that_is_no_damage_is_refused(said):
 
 @pytest.mark.parametrize("guard", [asure.Shield, lambda minimal: asure.RiskShield(minimal.mdp, 3, 0.5)])
 @pytest.mark.parametrize("said", [1 + 0j, Decimal(1)])
-def test_what_equals_a_number_is_no_damage_either_also_where_the_number_was_seen(guard, said):
+def test_values_that_equal_a_damage_are_refused_even_if_that_damage_was_cached(guard, said):
     mdp = asure.example("paper")
     says = iter([1, said, said])
     env = ShieldedEnv(DamageTracker(to_gymnasium(mdp), lambda *step: 0), guard(asure.minimal_budget(mdp)), 3)
@@ -310,7 +310,7 @@ def test_damage_that_the_model_excludes_is_refused():
 
 
 class WalkOrJump(gymnasium.Env):
-    """Action 0 walks and 1 jumps, which hurts; both end the episode."""
+    """Action 0 walks and action 1 jumps, with damage; both end the episode."""
 
     observation_space, action_space = Discrete(2), Discrete(2)
 
@@ -321,7 +321,7 @@ class WalkOrJump(gymnasium.Env):
         return 1, 0.0, True, False, {"cost": int(action)}
 
 
-def test_actions_in_another_order_are_named_and_action_names_mend_it():
+def test_actions_in_another_order_are_named_in_the_error_and_action_names_helps():
     def model(**names):
         return asure.from_function(
             lambda state, action: [(1, 1, 0, int(action == "jump"))],
@@ -343,7 +343,7 @@ def test_actions_in_another_order_are_named_and_action_names_mend_it():
     assert env.step(0)[4]["damage"] == 0
 
 
-def test_a_cost_is_compared_like_damage():
+def test_a_cost_is_compared_with_the_model_like_damage():
     class Costs(gymnasium.Wrapper):
         cost = 1
 
@@ -386,7 +386,7 @@ def test_damage_that_is_true_is_one():
 
 
 @pytest.mark.parametrize("online", [False, True])
-def test_every_step_is_counted_also_of_an_episode_that_is_not_over(online):
+def test_the_ledger_counts_the_steps_of_unfinished_episodes(online):
     mdp = asure.example("corridor")
     guard = OnlineShield(mdp, unknown="allow") if online else asure.Shield(asure.minimal_budget(mdp))
     env = ShieldedEnv(to_gymnasium(mdp), guard, 3)
@@ -400,8 +400,8 @@ def test_every_step_is_counted_also_of_an_episode_that_is_not_over(online):
     assert f"\n{100 - finished} steps of episodes that are not over, whose damage" in str(env.ledger)
 
 
-def test_what_should_not_be_is_in_the_ledger():
-    """A stale model cannot prevent damage, but the ledger must have it."""
+def test_violations_of_a_wrong_model_are_in_the_ledger():
+    """A shield of a wrong model cannot prevent damage, but the ledger must record it."""
 
     class Worse(gymnasium.Wrapper):
         def step(self, action):
@@ -425,7 +425,7 @@ def test_what_should_not_be_is_in_the_ledger():
         assert env.ledger.episodes == np.size(action)
 
 
-def test_an_episode_after_an_error_has_a_number_of_its_own(tmp_path):
+def test_an_episode_after_an_error_has_a_new_number(tmp_path):
     mdp = asure.example("paper")
     env = DamageTracker(to_gymnasium(mdp), lambda *step: 2)
     env = ShieldedEnv(env, shield_of(mdp), 3, ledger=tmp_path / "run.jsonl")
@@ -437,7 +437,7 @@ def test_an_episode_after_an_error_has_a_number_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("said", ["damage", "cost"])
-def test_a_reset_that_hurts_is_refused(said):
+def test_a_reset_with_damage_is_refused(said):
     class Hurts(gymnasium.Wrapper):
         def reset(self, **options):
             state, info = self.env.reset(**options)
@@ -452,8 +452,8 @@ def test_a_reset_that_hurts_is_refused(said):
         ShieldedVectorEnv(copies, shield_of(mdp), 3).reset()
 
 
-def test_an_end_that_the_model_has_elsewhere_is_found():
-    """In Taxi, an episode ends in a state in which others go on; the model has one more state for the end."""
+def test_terminated_episodes_move_to_the_end_state_of_the_model():
+    """In Taxi, episodes end in states from which others continue; the model has a further state for the end."""
     mdp = asure.from_gymnasium("Taxi-v4", lambda s, a, s2, r, terminated: int(r == -10))
     solution = asure.solve_policy(mdp, asure.AlmostSure(0))
     env = ShieldedEnv(gymnasium.make("Taxi-v4"), shield_of(mdp), 0, observe="none")
@@ -465,8 +465,8 @@ def test_an_end_that_the_model_has_elsewhere_is_found():
             assert not truncated
 
 
-def test_several_ends_are_not_guessed():
-    """One of two ends hurts: whoever guesses may miss the damage."""
+def test_ambiguous_ends_are_refused():
+    """One of two ends does damage, so choosing one of them may miss it."""
     mdp = asure.from_transitions([0, 0], [0, 0], [1, 2], [0.5, 0.5], [0, 0], [0, 1], terminal=[1, 2])
 
     class Hides(gymnasium.ObservationWrapper):
@@ -475,17 +475,17 @@ def test_several_ends_are_not_guessed():
 
     env = ShieldedEnv(Hides(to_gymnasium(mdp)), shield_of(mdp), 1)
     env.reset(seed=0)
-    with pytest.raises(ModelMismatch, match=r"ended its episode in state 0 .* where the model goes on.* pass state_of"):
+    with pytest.raises(ModelMismatch, match=r"terminated in state 0 .* where the model continues.* pass state_of"):
         env.step(0)
 
 
 def road():
-    """Cross the road at once, at a risk of 10 %, or walk round it for nothing."""
+    """Cross the road at once with a risk of 10 %, or walk around it safely."""
     rows = [(0, 0, 0, 0.9, 5, 0), (0, 0, 0, 0.1, 5, 1), (0, 1, 1, 1, 0, 0)]
     return asure.from_transitions(*zip(*rows, strict=True), terminal=[1])
 
 
-def test_a_guard_may_carry_more_than_what_remains():
+def test_a_guard_may_carry_more_than_the_remaining_budget():
     mdp = road()
     shield = asure.RiskShield(mdp, budget=1, risk=0.25)
     env = ShieldedEnv(to_gymnasium(mdp, max_episode_steps=30), shield, 1)
@@ -510,7 +510,7 @@ def test_a_guard_may_carry_more_than_what_remains():
     assert {violation.remaining for violation in env.ledger.violations} == {0}
 
 
-def test_nor_does_a_vector_know_what_is_carried():
+def test_vectors_show_all_carried_quantities():
     mdp = road()
     shield = asure.RiskShield(mdp, budget=1, risk=0.25)
     copies = SyncVectorEnv([lambda: to_gymnasium(mdp, max_episode_steps=30)] * 20)
@@ -527,7 +527,7 @@ def test_nor_does_a_vector_know_what_is_carried():
 
 
 class Moody:
-    """A guard of somebody else, which allows less after its first step."""
+    """A user's guard, which allows less after its first step."""
 
     carries = ("remaining",)
 
@@ -548,7 +548,7 @@ class Moody:
         return next_state, run[1] - damage
 
 
-def test_the_answers_of_a_guard_that_may_change_are_not_kept():
+def test_the_answers_of_a_guard_that_may_change_are_not_cached():
     env = ShieldedEnv(to_gymnasium("paper"), Moody(asure.example("paper")), 3)
     env.reset(seed=0)
     assert env.action_masks().tolist() == [True, True]

@@ -16,7 +16,7 @@ from almostsure.shield import HorizonShield
 
 @pytest.fixture
 def pit():
-    """Every second step may be spared; no finite budget suffices for ever."""
+    """Damage can be avoided in every second step; without a horizon no finite budget suffices."""
     rows = [(0, 0, 1, 1, 1, 1), (0, 1, 0, 1, 0, 1), (1, 0, 0, 1, 0, 0), (1, 1, 1, 1, 2, 2)]
     return from_transitions(*zip(*rows, strict=True))
 
@@ -51,7 +51,7 @@ def test_the_limit_of_the_environment_is_the_horizon(pit):
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_vectors_that_reset_themselves_begin_with_all_steps_again(pit, mode):
+def test_vectors_that_reset_themselves_restart_the_horizon(pit, mode):
     for shield, budget in guards(pit, 10):
         envs = gymnasium.vector.SyncVectorEnv([lambda: to_gymnasium(pit, max_episode_steps=4)] * 3, autoreset_mode=mode)
         shielded = ShieldedVectorEnv(envs, shield, budget)
@@ -67,7 +67,7 @@ def test_vectors_that_reset_themselves_begin_with_all_steps_again(pit, mode):
             assert seen[:5] == [(3, False), (2, False), (1, False), (4, True), (3, False)]
 
 
-def test_our_vector_and_vectors_that_users_reset(pit):
+def test_model_vectors_and_vectors_that_users_reset(pit):
     shield = HorizonShield(minimal_budget(pit, horizon=4))
     shielded = ShieldedVectorEnv(ModelVectorEnv(pit, 5, max_episode_steps=4), shield, 2)
     assert sum(int(truncated.sum()) for _, _, _, truncated, _ in play(shielded, 20)) >= 15
@@ -78,16 +78,16 @@ def test_our_vector_and_vectors_that_users_reset(pit):
         assert infos["steps_left"].tolist() == [4 - step] * 2
 
 
-def test_vectors_that_go_on_too_long_are_refused(pit):
+def test_vectors_with_episodes_beyond_the_horizon_are_refused(pit):
     shield = HorizonShield(minimal_budget(pit, horizon=4))
-    with pytest.raises(ArgumentError, match="must end their episodes within the 4 steps"):
+    with pytest.raises(ArgumentError, match="must end their episodes within the shield's horizon of 4 steps"):
         ShieldedVectorEnv(ModelVectorEnv(pit, 2), shield, 2)
     with pytest.raises(ArgumentError, match="its limit is 9"):
         ShieldedVectorEnv(ModelVectorEnv(pit, 2, max_episode_steps=9), shield, 2)
     late = ModelVectorEnv(pit, 2, max_episode_steps=4)
     shielded = ShieldedVectorEnv(late, shield, 2)
     late.max_episode_steps = 9
-    with pytest.raises(ModelError, match="must have ended its episode: no step is left"):
+    with pytest.raises(ModelError, match="must have ended its episode: no step of the horizon is left"):
         list(play(shielded, 4))
 
 
@@ -100,7 +100,7 @@ def test_risk_shields_guard_vectors():
         np.testing.assert_allclose(observations["risk"][:, 0], infos["risk"], atol=1e-6)
 
 
-def test_the_ledger_says_which_risk_was_stated(tmp_path):
+def test_the_ledger_has_the_stated_risk(tmp_path):
     mdp = asure.example("hazard-map")
     env = ShieldedEnv(to_gymnasium(mdp), RiskShield(mdp, 2, 0.5), 2, ledger=tmp_path / "run.jsonl")
     for seed in range(8):

@@ -1,4 +1,4 @@
-"""Shielded environments whose shield learns while they run."""
+"""Environments with an online shield."""
 
 import gymnasium
 import numpy as np
@@ -27,7 +27,7 @@ def test_an_online_shield_learns_and_its_violations_are_few():
     assert (shield.ledger.steps, shield.ledger.episodes) == (4000, len(ends))
 
 
-def test_an_online_shield_takes_advice_too():
+def test_an_online_shield_uses_the_fallback():
     mdp = asure.example("hazard-map")
     best = asure.solve_policy(mdp, asure.AlmostSure(3))
     shield = asure.OnlineShield(mdp, unknown="allow")
@@ -41,7 +41,7 @@ def test_an_online_shield_takes_advice_too():
 
 
 def test_an_online_shield_learns_where_episodes_end():
-    """It refuses what it does not know, so it must get to know that nothing happens at the end."""
+    """It refuses unknown actions, so it must learn that terminal states are absorbing."""
     mdp = asure.example("paper")
     shield = asure.OnlineShield(mdp, unknown="refuse", needed=2)
     for _ in range(2):
@@ -57,8 +57,8 @@ def test_an_online_shield_learns_where_episodes_end():
     assert shield.allowed("square", 0).tolist() == [0]
 
 
-def test_an_online_shield_ends_in_the_extra_state():
-    """In Taxi, episodes end in states in which others go on."""
+def test_terminated_episodes_of_taxi_move_to_the_end_state():
+    """In Taxi, episodes end in states from which others continue."""
     mdp = asure.from_gymnasium("Taxi-v4", lambda s, a, s2, r, terminated: int(r == -10))
     best = asure.solve_policy(mdp, asure.AlmostSure(0)).policy
     shield = asure.OnlineShield(mdp, unknown="allow")
@@ -74,9 +74,9 @@ def test_an_online_shield_ends_in_the_extra_state():
     assert not shield.ledger.violations
 
 
-def test_a_state_cannot_both_end_and_go_on():
+def test_a_state_cannot_be_both_terminal_and_nonterminal():
     class Ends(gymnasium.Wrapper):
-        """Episodes end after every step, wherever they are, but once they do not."""
+        """Episodes end after every step, in every state, except once."""
 
         calls = 0
 
@@ -102,7 +102,7 @@ class EndsAtOnce(gymnasium.Wrapper):
 
 
 @pytest.mark.parametrize("first", ["ends", "goes on"])
-def test_nor_can_it_for_others_with_the_same_shield(first):
+def test_nor_can_it_in_another_environment_with_the_same_shield(first):
     mdp = asure.from_map("S..G")
     shield = asure.OnlineShield(mdp, unknown="allow")
     ends, goes = (ShieldedEnv(env, shield, 1) for env in (EndsAtOnce(to_gymnasium(mdp)), to_gymnasium(mdp)))
@@ -115,7 +115,7 @@ def test_nor_can_it_for_others_with_the_same_shield(first):
         second.step(1)
 
 
-def test_an_online_shield_may_start_at_an_end():
+def test_an_online_shield_may_start_in_a_terminal_state():
     mdp = asure.from_transitions([0], [0], [1], [1.0], [0.0], [0], terminal=[1], initial={1: 1.0})
     env = ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp, unknown="allow"), 1)
     for _ in range(3):
@@ -124,8 +124,8 @@ def test_an_online_shield_may_start_at_an_end():
 
 
 @pytest.mark.parametrize("forbidden", ["raise", "replace"])
-def test_what_one_environment_learns_holds_for_all_that_share_its_shield(forbidden):
-    """Masks were shown to both before; the second must not repeat what has just hurt the first."""
+def test_environments_that_share_a_shield_learn_from_each_other(forbidden):
+    """Both have shown masks; the second must not repeat the action that did damage in the first."""
     mdp = asure.example("paper")
     shield = asure.OnlineShield(mdp, unknown="allow")
     first, second = (ShieldedEnv(to_gymnasium(mdp), shield, 0, forbidden=forbidden) for _ in range(2))
@@ -136,13 +136,13 @@ def test_what_one_environment_learns_holds_for_all_that_share_its_shield(forbidd
     assert len(shield.ledger.violations) == 1
     second.reset(seed=0)
     assert second.action_masks().tolist() == [False, True]
-    if forbidden == "raise":  # now it has seen the mask
+    if forbidden == "raise":  # after the new mask was shown
         with pytest.raises(NoSafeAction, match="left is not allowed"):
             second.step(0)
 
 
 @pytest.mark.parametrize("asks", [False, True])
-def test_an_episode_is_broken_off_where_others_learned_that_nothing_is_safe(asks):
+def test_an_episode_is_truncated_if_others_learned_that_no_action_is_safe(asks):
     """Also if the agent asks for the mask before it steps, as MaskablePPO does."""
     mdp = asure.example("paper")
     shield = asure.OnlineShield(mdp, unknown="allow")
@@ -160,7 +160,7 @@ def test_an_episode_is_broken_off_where_others_learned_that_nothing_is_safe(asks
         env.step(1)
 
 
-def test_an_online_shield_must_be_told_the_damage():
+def test_environments_of_an_online_shield_must_report_damage():
     cart, options = gymnasium.make("CartPole-v1"), {"num_states": 2, "encode": lambda seen: int(seen[0] > 0)}
     env = ShieldedEnv(cart, asure.OnlineShield(cart, unknown="allow", **options), 1, observe="dict")
     env.reset(seed=0)
@@ -168,7 +168,7 @@ def test_an_online_shield_must_be_told_the_damage():
         env.step(0)
 
 
-def test_a_careful_online_shield_refuses_what_it_does_not_know(play):
+def test_a_careful_online_shield_refuses_unknown_actions(play):
     mdp = asure.example("paper")
     with pytest.raises(Infeasible, match="not enough at the start, as far as is known"):
         ShieldedEnv(to_gymnasium(mdp), asure.OnlineShield(mdp), 5)
@@ -177,8 +177,8 @@ def test_a_careful_online_shield_refuses_what_it_does_not_know(play):
     assert play(env, 50, budget=2)[1] == 2
 
 
-def test_it_learns_from_the_spaces_of_an_environment_alone():
-    """Taxi ends where other episodes go on, and has 300 starts."""
+def test_an_online_shield_can_be_made_from_the_spaces_of_an_environment():
+    """Taxi's episodes end where others continue, and it has 300 initial states."""
     taxi = gymnasium.make("Taxi-v4")
     shield = asure.OnlineShield(taxi, unknown="allow")
     env = ShieldedEnv(taxi, shield, 1)
@@ -194,20 +194,20 @@ def test_it_learns_from_the_spaces_of_an_environment_alone():
     assert shield.ledger.steps == shield.counts.total > 20
 
 
-def test_workers_of_stable_baselines_cannot_share_it(capfd):
-    """Each would keep a copy of its own, and what it learned would be lost."""
+def test_processes_of_stable_baselines_cannot_share_an_online_shield(capfd):
+    """Each would have a copy of its own, whose learning would be lost."""
     SubprocVecEnv = pytest.importorskip("stable_baselines3.common.vec_env").SubprocVecEnv
     shield = asure.OnlineShield("paper", unknown="allow")
     makers = [lambda: ShieldedEnv(to_gymnasium("paper"), shield, 1)] * 2
     with pytest.raises(ArgumentError, match="an OnlineShield learns in one process"):
         SubprocVecEnv(makers, start_method="spawn")
-    with pytest.raises((EOFError, ConnectionError), match=r"^$|reset|Broken pipe"):  # what sb3 says of a dead worker
+    with pytest.raises((EOFError, ConnectionError), match=r"^$|reset|Broken pipe"):  # sb3's errors for a dead worker
         SubprocVecEnv(makers, start_method="fork")
     assert "an OnlineShield learns in one process" in capfd.readouterr().err
 
 
 class Ledge(gymnasium.Env):
-    """Who has gone to 1 will be hurt; episodes start at 0, which only resets show."""
+    """From state 1 damage is certain; episodes start at 0, which only resets show."""
 
     observation_space, action_space = gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(2)
 
@@ -223,7 +223,7 @@ class Ledge(gymnasium.Env):
         return self.state, 0.0, False, False, {"cost": 0}
 
 
-def test_a_shield_learns_where_episodes_start_and_can_be_used_again(tmp_path):
+def test_a_shield_learns_initial_states_and_can_be_reused(tmp_path):
     shield = asure.OnlineShield(Ledge(), unknown="allow")
     assert shield.starts == {}
     env = ShieldedEnv(Ledge(), shield, budget=0)
@@ -244,7 +244,7 @@ def test_a_shield_learns_where_episodes_start_and_can_be_used_again(tmp_path):
     assert set(again.starts) == {0}
 
 
-def test_starts_that_need_too_much_are_learned_too():
+def test_initial_states_that_need_more_than_the_budget_are_learned_too():
     shield = asure.OnlineShield(num_states=3, actions=1, unknown="allow")
     shield.watch(1, 0, 0, 5)
     shield.watch(0, 0, shield.space.end, 0)
@@ -260,7 +260,7 @@ def test_starts_that_need_too_much_are_learned_too():
     assert told.starts == {0: 0.9, 1: 0.05, 2: 0.05}
 
 
-def test_where_nobody_knows_the_start_a_budget_must_be_enough_somewhere():
+def test_without_known_initial_states_the_budget_must_suffice_in_some_state():
     with pytest.raises(Infeasible, match="a budget of 3 is not enough at the start, as far as is known"):
         ShieldedEnv(Ledge(), asure.OnlineShield(Ledge()), budget=3)
     from_one = asure.OnlineShield(Ledge(), initial=1, unknown="allow")

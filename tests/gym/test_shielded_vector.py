@@ -1,4 +1,4 @@
-"""Vector forms: budgets are reset when episodes begin, in every way in which Gymnasium resets copies."""
+"""Vector wrappers: budgets are reset when episodes begin, in every autoreset mode."""
 
 from functools import partial
 
@@ -37,7 +37,7 @@ def shielded_river(max_steps=25):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_one_shield_around_many_copies(mode, follow):
+def test_one_shield_around_a_vector(mode, follow):
     mdp = asure.example("hazard-map")
     envs = ShieldedVectorEnv(SyncVectorEnv(apart(river, 5), autoreset_mode=mode), shield_of(mdp), BUDGET)
     assert follow(envs, mode, 200, BUDGET) > 20
@@ -45,8 +45,8 @@ def test_one_shield_around_many_copies(mode, follow):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_many_shields_in_a_vector(mode, follow):
-    """A copy's own shield sees its resets, however they come about."""
+def test_a_vector_of_shielded_environments(mode, follow):
+    """Each environment's own shield handles its resets in every autoreset mode."""
     assert follow(SyncVectorEnv(apart(shielded_river, 3), autoreset_mode=mode), mode, 120, BUDGET) > 8
 
 
@@ -61,7 +61,7 @@ def test_in_other_processes(mode, follow):
 
 @pytest.mark.parametrize("observe", ["flat", "dict", "rllib", "none"])
 @pytest.mark.parametrize("normalised", [False, True])
-def test_the_vector_form_shows_what_the_single_one_does(observe, normalised):
+def test_single_and_vector_forms_have_the_same_observations(observe, normalised):
     mdp = asure.example("hazard-map")
     shield, options = shield_of(mdp), {"observe": observe, "normalised": normalised}
     many = ShieldedVectorEnv(SyncVectorEnv([river]), shield, BUDGET, **options)
@@ -87,7 +87,7 @@ def _leaves(seen):
 @given(mdps(), st.integers(0, 2), st.integers(0, 2**31 - 1))
 @settings(max_examples=40)
 def test_random_models_in_a_vector_never_overspend(mdp, more, seed):
-    """Masks are the shield's and never empty, and what remains is what is left, for hostile models too."""
+    """Masks agree with the shield and are never empty, and remaining budgets are correct, for random models."""
     shield = shield_of(mdp)
     budget = shield.minimal.smallest_budget() + more
     if budget >= asure.INFINITE:
@@ -140,7 +140,7 @@ def test_forbidden_actions_are_refused_at_every_step():
             envs.step(np.array([0, 0]))
 
 
-def test_a_column_of_damages_is_not_a_row():
+def test_damages_of_shape_n_1_are_refused():
     class Column(gymnasium.vector.VectorWrapper):
         def step(self, actions):
             *rest, infos = self.env.step(actions)
@@ -160,8 +160,8 @@ def upto_two():
 
 @pytest.mark.parametrize("vector", [SyncVectorEnv, AsyncVectorEnv])
 @pytest.mark.parametrize("mode", MODES)
-def test_what_environments_say_in_different_types_is_not_fitted_into_one(upto_two, mode, vector):
-    """Gymnasium's columns have the type of the first environment that says something: 2 would be True."""
+def test_damages_of_different_types_are_not_converted(upto_two, mode, vector):
+    """Gymnasium's columns have the type of the first environment that reports damage: 2 would become True."""
     copies = [partial(Says, False, 1), partial(Says, 2, 0.0), partial(Says, np.int8(2)), partial(Says, True, 2.0)]
     inner = vector(copies, autoreset_mode=mode)
     envs = ShieldedVectorEnv(inner, shield_of(upto_two), 3)
@@ -176,7 +176,7 @@ def test_what_environments_say_in_different_types_is_not_fitted_into_one(upto_tw
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_fractions_are_not_cut_off_by_the_types_of_others(upto_two, mode):
+def test_fractional_damages_are_not_truncated(upto_two, mode):
     online = asure.OnlineShield(num_states=1, actions=2, unknown="allow")
     for shield in (shield_of(upto_two), online) if mode == AutoresetMode.DISABLED else (shield_of(upto_two),):
         envs = ShieldedVectorEnv(
@@ -189,7 +189,7 @@ def test_fractions_are_not_cut_off_by_the_types_of_others(upto_two, mode):
             envs.step(np.array([1, 1]))  # the last step of the episode
 
 
-def test_before_the_first_reset_and_after_an_error_there_is_nothing_to_do():
+def test_before_the_first_reset_and_after_an_error_only_reset_works():
     mdp = asure.example("paper")
     envs = ShieldedVectorEnv(SyncVectorEnv([partial(to_gymnasium, "paper")] * 2), shield_of(mdp), 1)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
@@ -208,13 +208,15 @@ def test_other_environments_are_refused():
     paper = shield_of(asure.example("paper"))
     with pytest.raises(ModelMismatch, match="the shield is for another environment"):
         ShieldedVectorEnv(SyncVectorEnv([river]), paper, 1)
-    with pytest.raises(ModelMismatch, match="a shield for another environment"):
+    with pytest.raises(ModelMismatch, match="the shield is for another environment"):
         ShieldedVectorEnv(ModelVectorEnv(asure.example("paper", damage_probability=0.5), 2), paper, 1)
     lake = asure.from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     other = partial(gymnasium.make, "FrozenLake-v1", desc=["SFFF", "FFFF", "FFFF", "FFFG"])
     with pytest.raises(ModelMismatch, match=r"another map\?"):
         ShieldedVectorEnv(SyncVectorEnv([partial(gymnasium.make, "FrozenLake-v1"), other]), shield_of(lake), 0)
-    envs = ShieldedVectorEnv(AsyncVectorEnv([other]), shield_of(lake), 1)  # it cannot be looked into
+    envs = ShieldedVectorEnv(
+        AsyncVectorEnv([other]), shield_of(lake), 1
+    )  # environments in other processes cannot be compared
     envs.reset(seed=0)
     with pytest.raises(ModelMismatch, match="which the shield's model says is impossible"):
         wander(envs)
@@ -222,13 +224,13 @@ def test_other_environments_are_refused():
 
 
 def wander(envs):
-    """Sooner or later across what was a hole in the model's map."""
+    """Random allowed play, long enough to reach a cell that is a hole in the model's map."""
     rng = np.random.default_rng(0)
     for _ in range(500):
         envs.step(np.array([rng.choice(np.flatnonzero(row)) for row in envs.action_masks()]))
 
 
-def test_an_online_shield_goes_around_each_environment():
+def test_an_online_shield_may_wrap_each_environment_of_a_vector():
     mdp = asure.example("hazard-map")
     shield = asure.OnlineShield(mdp, unknown="allow")
     envs = SyncVectorEnv([lambda: ShieldedEnv(river(), shield, 1)] * 3)
@@ -240,11 +242,11 @@ def test_an_online_shield_goes_around_each_environment():
     assert 0 < len(shield.ledger.violations) <= np.count_nonzero(mdp.damage)
 
 
-def test_or_is_shared_by_a_vector():
-    """It learns from all of them, and ends the episode of one that it surprised."""
+def test_or_a_whole_vector():
+    """It learns from all environments, and truncates the episode of one with a surprise."""
     mdp = asure.example("hazard-map")
     shield = asure.OnlineShield(mdp, unknown="allow")
-    with pytest.raises(ArgumentError, match=r"reset yourself; this one resets by NextStep\. .*AutoresetMode\.DISABLED"):
+    with pytest.raises(ArgumentError, match=r"its autoreset mode is NextStep\. .*AutoresetMode\.DISABLED"):
         ShieldedVectorEnv(SyncVectorEnv([river]), shield, 1)
     inner = SyncVectorEnv(apart(river, 4), autoreset_mode=AutoresetMode.DISABLED)
     envs = ShieldedVectorEnv(inner, shield, 1)
@@ -265,7 +267,7 @@ def test_or_is_shared_by_a_vector():
     assert envs.ledger is shield.ledger
 
 
-def test_what_others_taught_the_shield_of_a_vector_holds_at_its_next_step():
+def test_a_vector_uses_what_its_shield_learned_elsewhere_since_the_last_step():
     shield = asure.OnlineShield("paper", unknown="allow")
     inner = SyncVectorEnv([partial(to_gymnasium, "paper")] * 2, autoreset_mode=AutoresetMode.DISABLED)
     envs = ShieldedVectorEnv(inner, shield, 0)
@@ -275,12 +277,12 @@ def test_what_others_taught_the_shield_of_a_vector_holds_at_its_next_step():
     assert infos["replaced"].tolist() == [True, False]
     assert infos["executed_action"].tolist() == [1, 1]
     envs.reset(seed=0)
-    with pytest.raises(NoSafeAction, match="left is not allowed"):  # now the mask has said so
+    with pytest.raises(NoSafeAction, match="left is not allowed"):  # after the new mask was shown
         envs.step(np.array([0, 1]))
 
 
 class HurtsAtReset(gymnasium.Wrapper):
-    """The first reset does not hurt, later ones do."""
+    """Resets do damage, except for the first."""
 
     resets = 0
 
@@ -291,7 +293,7 @@ class HurtsAtReset(gymnasium.Wrapper):
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_an_automatic_reset_that_hurts_is_refused(mode):
+def test_an_automatic_reset_with_damage_is_refused(mode):
     def make():
         return SyncVectorEnv([lambda: HurtsAtReset(to_gymnasium("paper"))] * 2, autoreset_mode=mode)
 
@@ -304,7 +306,7 @@ def test_an_automatic_reset_that_hurts_is_refused(mode):
             envs.step(np.array([1, 1]))
 
 
-def test_observations_that_are_no_states_are_not_rounded():
+def test_float_observations_are_not_rounded_to_states():
     class Blurred(gymnasium.vector.VectorWrapper):
         def reset(self, **options):
             seen, infos = self.env.reset(**options)

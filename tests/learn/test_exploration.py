@@ -616,9 +616,9 @@ def test_a_saved_model_of_numbers_in_another_order_is_not_read_by_number(tmp_pat
     assert loaded.state_names == explored.state_names
     assert loaded.state_names[1] == "4"  # as many as the environment has, in the order in which they were found
     shield = asure.Shield(asure.minimal_budget(loaded))
-    with pytest.raises(ModelMismatch, match=r"what it names '4' is its state 1\..* state_of=almostsure.learn.ByName"):
+    with pytest.raises(ModelMismatch, match=r"the state named '4' has number 1\..* state_of=almostsure.learn.ByName"):
         ShieldedEnv(lake, shield, 0)
-    with pytest.raises(ModelMismatch, match=r"what it names '4' is its state 1\."):
+    with pytest.raises(ModelMismatch, match=r"the state named '4' has number 1\."):
         ShieldedVectorEnv(gymnasium.make_vec("FrozenLake-v1", num_envs=2, is_slippery=False), shield, 0)
     env = ShieldedEnv(lake, shield, 0, state_of=ByName(loaded))
     _, info = env.reset(seed=0)
@@ -634,7 +634,9 @@ def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):
     explore(Room()).save(tmp_path / "room.umb")
     room = asure.load(tmp_path / "room.umb")
     shield = asure.Shield(asure.minimal_budget(room))
-    with pytest.raises(ArgumentError, match=r"model\. If explore .*state_of=almostsure.learn.ByName\(mdp\)"):
+    with pytest.raises(
+        ArgumentError, match=r"observation space is .*If explore .*state_of=almostsure.learn.ByName\(mdp\)"
+    ):
         ShieldedEnv(Room(), shield, 0)
     with pytest.raises(UnknownName, match=r"only knows its states by name.*ByName\(mdp\)\(observation, env\)"):
         room.state(Room().reset()[0])

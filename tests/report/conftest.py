@@ -1,4 +1,4 @@
-"""Reports, and a real browser to open them in."""
+"""Reports, and a real browser."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def content_of():
 
 @pytest.fixture(scope="session")
 def hostile():
-    """A model whose names try to run."""
+    """A model whose names contain code."""
     return asure.from_transitions(
         [0, 0, 1], [0, 1, 0], [1, 2, 2], [1, 1, 1], [1, 2, -1], [0, 3, 1], terminal=[2],
         state_names=[HOSTILE, "javascript:window.pwned=1", "\x00'\"`${window.pwned=1}"],
@@ -58,7 +58,7 @@ def browser():
 
 @pytest.fixture
 def visit(browser):
-    """A function that opens a report without any network; complaints of the page fail the test at its end."""
+    """A function that opens a report offline; errors and warnings of the page fail the test."""
     contexts, complaints, requests = [], [], []
 
     def visit(path, **options):

@@ -47,7 +47,7 @@ def test_the_slider_shrinks_the_safe_region(visit, quicksand):
     assert picture(page) != before
 
 
-def test_a_click_shows_what_a_state_needs_and_why(visit, quicksand):
+def test_a_click_shows_the_minimal_budget_of_a_state_and_its_witness(visit, quicksand):
     page = visit(quicksand)
     page.mouse.click(*middle_of(page, 2, 2, rows=11))
     assert page.inner_text("#details h3").startswith("r2c2")
@@ -73,7 +73,7 @@ def test_the_witness_is_the_one_that_explain_gives(visit, quicksand, state):
         assert line.startswith(f"{mdp.state_name(step.state)}: {mdp.action_name(step.action)} → ")
         assert mdp.state_name(step.next_state) in line
         assert ("no damage" in line) == (step.damage == 0)
-    assert ("for ever" in page.inner_text("#witness")) == bool(explanation.trap)
+    assert ("A cycle, with damage in each round" in page.inner_text("#witness")) == bool(explanation.trap)
 
 
 def test_values_of_actions_are_those_of_the_policy(visit, hazard):
@@ -94,7 +94,7 @@ def test_the_map_is_walked_with_the_arrow_keys(visit, hazard):
     assert page.inner_text("#details h3").startswith("r6c0")
 
 
-def test_the_focus_stays_where_it_is(visit, quicksand):
+def test_the_focus_is_kept(visit, quicksand):
     page = visit(quicksand)
     focused = lambda: page.evaluate("document.activeElement.getAttribute('data-key')")  # noqa: E731
     page.get_by_role("button", name="north").focus()
@@ -180,13 +180,13 @@ def test_the_theme_can_be_chosen(visit, hazard):
     assert luminance(page.evaluate("getComputedStyle(document.body).backgroundColor")) < 0.1
 
 
-def test_a_phone_and_paper(visit, hazard):
+def test_narrow_windows_and_printing(visit, hazard):
     page = visit(hazard, viewport={"width": 360, "height": 740}, color_scheme="dark")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.emulate_media(media="print")
     assert page.locator("#theme").is_hidden()
     assert len(page.pdf()) > 20_000
-    assert page.evaluate("document.documentElement.hasAttribute('data-theme')") is False  # after printing as before
+    assert page.evaluate("document.documentElement.hasAttribute('data-theme')") is False  # printing restores the theme
 
 
 def test_hostile_names_are_inert(visit, hostile, tmp_path):
@@ -198,7 +198,7 @@ def test_hostile_names_are_inert(visit, hostile, tmp_path):
     assert page.evaluate("window.pwned === undefined")
     assert page.locator("img").count() == 0
     assert "</script>" in page.inner_text("#play")
-    # Even markup that got into the page could not run: the policy forbids it.
+    # Even inserted markup cannot run scripts: the policy forbids it.
     page.evaluate("document.body.insertAdjacentHTML('beforeend', '<i id=x></i>')")
     assert page.locator("#x").count() == 1
 
@@ -212,7 +212,7 @@ def test_inline_handlers_are_forbidden_by_the_policy(browser, hazard):
     page.close()
 
 
-# Boxes of the labels of arrows, and of everything else that a label must not touch.
+# The boxes of the labels of arrows, and of everything that they must not overlap.
 LABELS_THAT_TOUCH = """() => {
     const boxes = (selector) => [...document.querySelectorAll(`#stage ${selector}`)]
         .map((e) => [e.textContent, e.getBoundingClientRect()]);
@@ -288,7 +288,7 @@ def test_hundreds_of_thousands_of_states_open(visit, tmp_path):
     assert page.locator("#notes li").count() >= 2
 
 
-def test_a_large_map_is_gathered_into_squares(visit, tmp_path):
+def test_squares_of_a_large_map_stand_for_several_cells(visit, tmp_path):
     rng = np.random.default_rng(0)
     cells = rng.choice(list("......~#"), (240, 240))
     cells[0, 0], cells[-1, -1] = "S", "G"
@@ -312,7 +312,7 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-# ---------------------------------------------------------------------- one truth
+# ---------------------------------------------------------------------- consistency of all parts
 
 
 def sampled_mean(page):
@@ -355,7 +355,7 @@ def test_arrows_on_the_likeliest_run_are_the_actions_of_the_run(visit, hazard):
     assert best == mdp.action_name(policy.act("r6c0", 3))
 
 
-def test_two_promises_are_played_side_by_side(visit, hazard, content_of):
+def test_two_episodes_are_played_side_by_side(visit, hazard, content_of):
     page = visit(hazard)
     records = content_of(hazard)["episodes"]
     other = next(i for i, record in enumerate(records) if record["kind"] == "expected")
@@ -369,7 +369,7 @@ def test_two_promises_are_played_side_by_side(visit, hazard, content_of):
     assert page.text_content("#player-beside") == said
 
 
-def test_the_drawing_and_the_numbers_can_be_taken_away(visit, hazard):
+def test_the_drawing_and_the_numbers_can_be_downloaded(visit, hazard):
     page = visit(hazard)
     with page.expect_download() as download:
         page.click("#tools button[aria-label='Save the drawing as SVG']")
@@ -377,7 +377,7 @@ def test_the_drawing_and_the_numbers_can_be_taken_away(visit, hazard):
     assert text.startswith("<svg")
     ElementTree.fromstring(text)
     with page.expect_download() as download:
-        page.click("#tools button[aria-label^='Save what each state needs']")
+        page.click("#tools button[aria-label='Save the minimal budgets as CSV']")
     rows = list(csv.DictReader(Path(download.value.path()).read_text("utf-8").splitlines()))
     minimal = asure.minimal_budget("hazard-map")
     assert [row["needs"] for row in rows] == [
@@ -422,7 +422,7 @@ def test_states_of_a_graph_whose_names_are_long_show_their_values(visit, tmp_pat
     arrays = [0, 1, 2, 3], [0] * 4, [1, 2, 3, 4], [1] * 4, [0] * 4, [0, 1, 0, 0]
     mdp = asure.from_transitions(*arrays, terminal=[4], state_names=names)
     page = visit(write_report(mdp, tmp_path / "r.html", time_limit=1))
-    assert "Below it are the values of queue, retries, power." in page.inner_text("#explore-lead")
+    assert "The labels are the values of queue, retries, power." in page.inner_text("#explore-lead")
     shown = page.locator("#stage .node > text.strong").all_text_contents()
     assert shown == ["0, 0, 1", "1, 1, 1", "2, 0, 1", "3, 1, 1", "4, 0, 2"]
     assert page.inner_text("#details h3").startswith(names[0])
@@ -444,24 +444,24 @@ def small_text(page):
 
 
 @pytest.mark.parametrize("width", [320, 360, 390])
-def test_on_a_phone_no_text_is_small_and_nothing_sticks_out(visit, hazard, width):
+def test_on_a_phone_no_text_is_small_and_the_page_is_not_too_wide(visit, hazard, width):
     page = visit(hazard, viewport={"width": width, "height": 780})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert small_text(page) == []
 
 
-def test_the_code_on_the_page_is_code_that_runs(visit, quicksand):
+def test_the_code_on_the_page_runs(visit, quicksand):
     page = visit(quicksand)
     code = page.locator("#proof pre").first.text_content()
     exec(code, {"mdp": asure.example("quicksand")})
 
 
-# ---------------------------------------------------------------------- plain sentences whatever the model is
+# ---------------------------------------------------------------------- unusual models
 
 LONG = "x" * 10_000
 
 
-def test_names_of_any_length_and_direction_leave_the_page_in_order(visit, tmp_path):
+def test_names_of_any_length_and_direction_do_not_break_the_page(visit, tmp_path):
     mdp = asure.from_transitions(
         [0, 0, 1, 3], [0, 1, 0, 0], [1, 2, 3, 2], [1] * 4, [1, 2, -1, 0], [0, 3, 1, 0], terminal=[2],
         state_names=["<script>alert(1)</script>\n\"a\" 'b'", "\u202eright to left", LONG, "two\nlines"],
@@ -476,25 +476,25 @@ def test_names_of_any_length_and_direction_leave_the_page_in_order(visit, tmp_pa
         assert "\u202e" not in shown
         assert "\\u202eright to left" in shown
         assert LONG[:119] + "…" in shown
-        for code in page.locator("#proof code").all_inner_texts():  # what writes the report again is whole
+        for code in page.locator("#proof code").all_inner_texts():  # commands are not shortened
             shown = shown.replace(code, "")
         assert LONG[:121] not in shown
         assert small_text(page) == []
 
 
-def test_no_finite_budget_and_no_finite_return_are_said(visit, tmp_path):
+def test_infinite_budgets_and_returns_are_explained(visit, tmp_path):
     hopeless = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, 1], [1, 1])
     page = visit(write_report(hopeless, tmp_path / "hopeless.html"), viewport={"width": 360, "height": 780})
     assert "no finite budget suffices: damage can be forced again and again" in page.inner_text("h1")
-    assert page.inner_text("#budget-says") == "0 of 2 states are safe. The start is not safe with that."
+    assert page.inner_text("#budget-says") == "0 of 2 states are safe. The start is not safe."
     assert "No finite budget suffices from the start" in page.inner_text("#returns-lead")
     assert "NaN" not in page.inner_text("body")
     assert small_text(page) == []
     free = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 1], terminal=[1])
     page = visit(write_report(free, tmp_path / "free.html", budget=2))
     assert "reward can be collected for ever" in page.inner_text("#sentences")
-    assert page.inner_text("#budget-says").endswith("From the start the return has no bound.")
-    assert page.inner_text("#returns-lead") == "No budget that was looked at has a finite return to show."
+    assert page.inner_text("#budget-says").endswith("From the start the return is unbounded.")
+    assert page.inner_text("#returns-lead") == "No computed budget has a finite return."
     endless = asure.from_transitions([0], [0], [0], [1], [-1], [0])
     page = visit(write_report(endless, tmp_path / "endless.html"))
     assert "it is safe, but does not surely end, and costs add up for ever; " in page.inner_text("#sentences")
@@ -502,7 +502,7 @@ def test_no_finite_budget_and_no_finite_return_are_said(visit, tmp_path):
     assert "NaN" not in page.inner_text("body")
 
 
-def test_what_is_assured_goes_up_in_steps(visit, hazard):
+def test_the_assured_curve_is_a_step_function(visit, hazard):
     page = visit(hazard)
     drawn = {kind: page.locator(f"#return-charts path.s-{kind}").first for kind in ("assured", "expected")}
     assert set(re.findall("[A-Z]", drawn["assured"].get_attribute("d"))) == {"M", "H", "V"}

@@ -1,4 +1,4 @@
-"""Pictures of an environment's own: of the very run that the page plays, or a sentence that says why there are none."""
+"""The environment's own rendering of recorded episodes, or the reason why there is none."""
 
 import base64
 import re
@@ -29,7 +29,7 @@ def unpacked(packed):
 
 
 def pixels(text):
-    """The picture in a PNG file, read without a word of the writer's code."""
+    """The picture in a PNG file, decoded independently of the writer."""
     data, body, at = base64.b64decode(text), b"", 8
     while at < len(data):
         (length,), kind = struct.unpack(">I", data[at : at + 4]), data[at + 4 : at + 8]
@@ -43,12 +43,12 @@ def pixels(text):
 
 
 def note(content):
-    """What the report says about pictures that it does not have."""
+    """The report's notes on missing pictures."""
     return [text for text in content["notes"] if "own pictures" in text]
 
 
 @pytest.mark.parametrize("name", ["CliffWalking-v1", "almostsure/Corridor-v0"])
-def test_a_run_that_is_played_again_looks_the_same(tmp_path, content_of, name):
+def test_pictures_are_those_of_the_same_run_in_the_environment(tmp_path, content_of, name):
     env = gymnasium.make(name, render_mode="rgb_array")
     mdp = getattr(env.unwrapped, "mdp", None) or ready(name).mdp
     content = content_of(write_report(mdp, tmp_path / "r.html", env=env, time_limit=2))
@@ -57,7 +57,7 @@ def test_a_run_that_is_played_again_looks_the_same(tmp_path, content_of, name):
         env.reset(options={"state": record["states"][0]})
         shown = [env.render()]
         for action, after in zip(unpacked(record["actions"]), record["states"][1:], strict=True):
-            assert env.step(action)[0] == after  # nothing is left to chance in these
+            assert env.step(action)[0] == after  # these environments are deterministic
             shown.append(env.render())
         numbers = unpacked(record["frames"])
         assert len(numbers) == len(shown)
@@ -65,7 +65,7 @@ def test_a_run_that_is_played_again_looks_the_same(tmp_path, content_of, name):
             assert np.array_equal(pixels(content["pictures"][number]), image)
 
 
-def test_an_environment_by_its_name_draws_itself_shielded_ones_and_products_too(tmp_path, content_of):
+def test_pictures_of_environments_by_id_of_shielded_ones_and_of_products(tmp_path, content_of):
     named = content_of(write_report("gym:FrozenLake-v1", tmp_path / "named.html", budget=1))
     lake = ready("FrozenLake-v1", render_mode="rgb_array")
     given = content_of(write_report(lake.mdp, tmp_path / "given.html", budget=1, env=lake.shielded(budget=1)))
@@ -78,7 +78,7 @@ def test_an_environment_by_its_name_draws_itself_shielded_ones_and_products_too(
     assert set(content["pictures"]) & set(named["pictures"])
 
 
-def test_the_end_that_stands_for_many_states_is_drawn_as_the_one_that_was_reached(tmp_path, content_of):
+def test_the_end_state_is_rendered_as_the_state_that_was_reached(tmp_path, content_of):
     content = content_of(write_report("gym:Taxi-v4", tmp_path / "r.html", time_limit=0.5))
     typical = content["episodes"][0]
     assert typical["states"][-1] == 500
@@ -90,10 +90,10 @@ def test_the_end_that_stands_for_many_states_is_drawn_as_the_one_that_was_reache
     [
         ({"id": "almostsure/Nothing-v0"}, r"could not be made with them \(.*Nothing"),
         ({"id": "FrozenLake-v1", "is_slippy": True}, r"could not be made with them \(.*is_slippy"),
-        ({"id": "Blackjack-v1"}, "it cannot be put into the states of a recorded run"),
+        ({"id": "Blackjack-v1"}, "it cannot be set to the states of a recorded run"),
     ],
 )
-def test_why_there_are_no_pictures_is_said(tmp_path, content_of, env, why):
+def test_the_note_gives_the_reason_for_missing_pictures(tmp_path, content_of, env, why):
     content = content_of(write_report("paper", tmp_path / "r.html", budget=1, env=env))
     assert content["pictures"] == []
     assert [record["frames"] for record in content["episodes"]] == [None] * len(content["episodes"])
@@ -125,7 +125,7 @@ def test_an_environment_without_pictures_and_one_that_cannot_draw(tmp_path, cont
         content = content_of(write_report(mdp, tmp_path / "r.html", env={"id": "Blind-v0"}))
     assert note(content) == ["The environment's own pictures: Blind-v0 has no render mode rgb_array."]
     content = content_of(write_report(mdp, tmp_path / "r.html", env=Blind("rgb_array")))
-    assert note(content) == ["The environment's own pictures: it could not draw itself (no brush)."]
+    assert note(content) == ["The environment's own pictures: it could not be rendered (no brush)."]
 
 
 def test_another_environment_is_refused(tmp_path):
@@ -138,23 +138,21 @@ def test_another_environment_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_environment_that_was_made_without_pictures_has_none_and_the_report_says_why(tmp_path, content_of):
+def test_the_note_for_an_environment_without_render_mode(tmp_path, content_of):
     content = content_of(write_report("corridor", tmp_path / "r.html", budget=1, env=to_gymnasium("corridor")))
     assert content["pictures"] == []
-    assert note(content) == [
-        "The environment's own pictures: it draws none, as it was made without render_mode='rgb_array'."
-    ]
+    assert note(content) == ["The environment's own pictures: it was made without render_mode='rgb_array'."]
 
 
-def test_only_so_many_pictures_are_kept(tmp_path, content_of):
+def test_the_number_of_pictures_is_limited(tmp_path, content_of):
     with patch.object(frames, "MOST_PICTURES", 3):
         content = content_of(write_report("gym:FrozenLake-v1", tmp_path / "r.html", budget=1))
     assert len(content["pictures"]) == 3
-    assert note(content) == ["The environment's own pictures: this file has 3 of them, and later steps have none."]
+    assert note(content) == ["The environment's own pictures: this file has 3 of them; later steps have none."]
     assert unpacked(content["episodes"][0]["frames"])[:4] == [0, 1, 2, -1]
 
 
-def test_large_pictures_are_thinned_out_and_others_refused():
+def test_large_pictures_are_subsampled_and_invalid_ones_refused():
     image = np.random.default_rng(0).integers(0, 255, (20, 1700, 3), dtype=np.uint8)
     assert np.array_equal(pixels(base64.b64encode(png(image))), image[::3, ::3])
     with pytest.raises(ValueError, match=r"rows × columns × 3 bytes; got float64 of shape \(2, 2\)"):

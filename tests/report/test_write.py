@@ -1,4 +1,4 @@
-"""``write_report``: one file, the numbers of the package, and hostile names that stay text."""
+"""``write_report``: a single file, correct numbers, and hostile names that stay text."""
 
 import base64
 import os
@@ -22,7 +22,7 @@ from almostsure.testing.families import chain, garnet, rings
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
 
 
-def test_one_file_without_anything_from_outside(hazard):
+def test_the_file_loads_nothing_from_outside(hazard):
     text = hazard.read_text("utf-8")
     assert len(text) < 500_000
     assert re.findall(r'(?:src|href)="(?!#)[^"]*"', text.split('id="data"')[0]) == []
@@ -42,7 +42,7 @@ def test_the_policy_names_the_hash_of_the_script_and_of_the_style(hazard):
         assert f"{kind} 'sha256-{digest}'" in text
 
 
-def test_the_summary_says_it_in_words(hazard, content_of):
+def test_the_summary(hazard, content_of):
     data = content_of(hazard)
     value = asure.solve_policy("hazard-map", asure.AlmostSure(3)).value
     assert data["headline"] == (
@@ -63,7 +63,7 @@ def test_the_summary_says_it_in_words(hazard, content_of):
         (1 - 1e-7, "almost 100"),
     ],
 )
-def test_percentages_have_no_idle_zeros_and_round_to_nothing_they_are_not(probability, text):
+def test_percentages_have_no_trailing_zeros_and_are_never_rounded_to_0_or_100(probability, text):
     assert percent(probability) == f"{text}\u00a0%"
 
 
@@ -82,7 +82,7 @@ def test_numbers_are_those_of_the_package(hazard, content_of):
     assert data["proof"]["broken"] == ""
 
 
-def test_limit_risk_seed_and_command_are_taken_over(tmp_path, content_of):
+def test_limit_risk_seed_and_command_are_used(tmp_path, content_of):
     path = write_report(
         "corridor",
         tmp_path / "r.html",
@@ -99,7 +99,7 @@ def test_limit_risk_seed_and_command_are_taken_over(tmp_path, content_of):
     assert (data["proof"]["seed"], data["proof"]["command"]) == (str(2**64 - 1), "almostsure report x")
 
 
-def test_what_it_was_made_with_writes_it_again(tmp_path, content_of):
+def test_the_command_of_the_report_writes_it_again(tmp_path, content_of):
     told = {"budget": 2, "risk": np.float64(0.25), "time_limit": 1e-6, "name": "Corridor"}
     first = write_report("corridor", tmp_path / "r.html", **told)
     command = content_of(first)["proof"]["command"]
@@ -116,15 +116,15 @@ def test_the_same_arguments_give_the_same_bytes(hazard, tmp_path):
     assert again.read_bytes() == hazard.read_bytes()
 
 
-def test_without_a_total_one_is_chosen_and_explained(quicksand, content_of):
+def test_without_a_budget_one_is_chosen_and_explained(quicksand, content_of):
     data = content_of(quicksand)
     curve = np.array([np.nan if value is None else value for _, value in data["curve"]])
     gain = np.nanmax(curve) - curve[data["least"]]
     assert curve[data["budget"]] >= curve[data["least"]] + gain * 0.99 - 1e-4
-    assert any("No budget was asked for" in sentence for sentence in data["sentences"])
+    assert any("No budget was given" in sentence for sentence in data["sentences"])
 
 
-def test_of_a_learned_model_nothing_is_promised_beyond_what_was_learned(tmp_path, content_of):
+def test_promises_of_a_learned_model_are_about_the_model(tmp_path, content_of):
     learned = asure.learn_minimal_budget("corridor", mu=0.2, delta=0.01, seed=0).mdp
     learned.save(tmp_path / "learned.umb")
     for mdp in (learned, asure.load(tmp_path / "learned.umb")):
@@ -135,7 +135,7 @@ def test_of_a_learned_model_nothing_is_promised_beyond_what_was_learned(tmp_path
         assert any(content["model"]["learned"] in sentence for sentence in content["sentences"])
 
 
-def test_a_report_of_a_played_model_does_not_call_it_learned(tmp_path, content_of):
+def test_an_explored_model_is_not_called_learned(tmp_path, content_of):
     content = content_of(write_report(asure.explore("CliffWalking-v1"), tmp_path / "r.html", budget=0))
     assert "in every single run of the model, which was found by playing" in content["headline"]
     assert "none in the model, which was found by playing" in [fact["note"] for fact in content["facts"]]
@@ -155,14 +155,14 @@ def report_of(mdp, tmp_path, **options):
     return write_report(mdp, tmp_path / "r.html", **options)
 
 
-def test_an_infeasible_total_names_what_would_do(tmp_path, content_of):
+def test_an_infeasible_budget_names_one_that_suffices(tmp_path, content_of):
     data = content_of(report_of("quicksand", tmp_path, budget=1))
     assert data["headline"] == "From the start, a budget of 1 cannot be kept for certain; 2 can."
     assert "does not suffice" in data["plans"][0]["problem"]
-    assert data["curve"][2][1] is not None  # and what 2 would return
+    assert data["curve"][2][1] is not None  # the return with 2
 
 
-def test_a_hopeless_model_says_why(tmp_path, content_of):
+def test_a_model_without_finite_budget(tmp_path, content_of):
     hopeless = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, 1], [1, 1])
     data = content_of(report_of(hopeless, tmp_path))
     assert "no finite budget suffices" in data["headline"]
@@ -170,7 +170,7 @@ def test_a_hopeless_model_says_why(tmp_path, content_of):
     assert all(plan["problem"] for plan in data["plans"])
 
 
-def test_an_unbounded_return_is_told(tmp_path, content_of):
+def test_an_unbounded_return(tmp_path, content_of):
     free = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [0, 1], terminal=[1])
     data = content_of(report_of(free, tmp_path, budget=2))
     assert any("no bound" in sentence for sentence in data["sentences"])
@@ -178,21 +178,21 @@ def test_an_unbounded_return_is_told(tmp_path, content_of):
 
 
 def test_bounded_below_and_unbounded_above_shows_the_bounded_part(tmp_path, content_of):
-    # Crossing with damage 1 reaches a state that earns for ever; without it there is nothing.
+    # Damage 1 leads to a state with infinite return; without damage the return is 5.
     mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [2, 1, 1], [1, 1, 1], [5, 0, 1], [0, 1, 0], terminal=[2])
     data = content_of(report_of(mdp, tmp_path))
     assert (data["budget"], data["curve"][:2]) == (0, [[0, 5.0], [1, "inf"]])
-    assert "With 1, the return would have no bound." in data["sentences"]
+    assert "With a budget of 1, the return would be unbounded." in data["sentences"]
 
 
-def test_a_least_budget_that_does_not_surely_end_is_told_so(tmp_path, content_of):
+def test_a_minimal_budget_with_which_runs_may_not_end(tmp_path, content_of):
     map_of = asure.from_map("S~G", step_reward=-1, goal_reward=10)
-    for budget, said in ((0, "So with 0 the return is −∞."), (1, "The least budget that can be kept")):
+    for budget, said in ((0, "With a budget of 0 the return is −∞."), (1, "The least budget that can be kept")):
         content = content_of(report_of(map_of, tmp_path, budget=budget))
         told = "With 0 it is safe, but does not surely end, and costs add up for ever; from 1 on it ends."
         assert told in content["sentences"]
         assert any(sentence.startswith(said) for sentence in content["sentences"])
-        assert content["facts"][0]["note"].endswith(", but with which no end is sure")
+        assert content["facts"][0]["note"].endswith(", but with which runs may not end")
 
 
 def test_a_model_without_rewards(tmp_path, content_of):
@@ -218,7 +218,7 @@ def test_layouts_graphs_mosaics_and_levels(tmp_path, content_of, hazard):
 
 
 @pytest.mark.parametrize("cost", [2.0, 0.1])
-def test_large_models_with_gains_have_a_policy_where_they_surely_end(tmp_path, content_of, cost):
+def test_large_models_with_positive_rewards(tmp_path, content_of, cost):
     plain = garnet(2_500, 3, 2, seed=1, damage_rate=0.05, terminal_rate=0.05)
     choice = plain.outcome_choices()
     state = plain.choice_states()[choice]
@@ -234,7 +234,7 @@ def test_large_models_with_gains_have_a_policy_where_they_surely_end(tmp_path, c
         assert "reward can be collected for ever" in data["plans"][0]["problem"]
 
 
-def test_a_long_chain_is_gathered(tmp_path, content_of):
+def test_the_levels_of_a_long_chain_are_grouped(tmp_path, content_of):
     path = report_of(chain(400), tmp_path)
     data = content_of(path)
     assert path.stat().st_size < 2_000_000
@@ -246,8 +246,8 @@ def test_a_long_chain_is_gathered(tmp_path, content_of):
     assert sum(data["levels"]["count"]) == 401
 
 
-def test_there_is_one_limit_on_time(tmp_path, content_of):
-    """What is left out for lack of time is there if more is allowed, and the other way round."""
+def test_the_time_limit(tmp_path, content_of):
+    """Parts that are left out with a short limit are present with a longer one."""
     patient = content_of(report_of("corridor", tmp_path, budget=3))
     hasty = content_of(report_of("corridor", tmp_path, budget=3, time_limit=0.025))
     assert patient["notes"] == []
@@ -256,6 +256,8 @@ def test_there_is_one_limit_on_time(tmp_path, content_of):
     assert hasty["plans"][0]["value"] == patient["plans"][0]["value"]
     with pytest.raises(ArgumentError, match="time_limit must be positive; got 0"):
         report_of("corridor", tmp_path, time_limit=0)
+    with pytest.raises(ArgumentError, match="time_limit must be a number; got 'soon'"):
+        report_of("corridor", tmp_path, time_limit="soon")
 
 
 def test_a_budget_that_is_far_too_large(tmp_path, content_of):
@@ -265,12 +267,12 @@ def test_a_budget_that_is_far_too_large(tmp_path, content_of):
     assert [120, 120.0] in data["curve"]
     starts = data["distributions"]["starts"]
     assert len(starts) <= 42
-    assert 121 in starts  # no bar is on both sides of the budget
+    assert 121 in starts  # bars do not extend across the budget
     huge = content_of(report_of("paper", tmp_path, budget=2**31 - 2))
-    assert "would take longer than a report may" in huge["plans"][0]["problem"]
+    assert "would take longer than the time limit" in huge["plans"][0]["problem"]
 
 
-def test_states_that_share_a_cell_show_the_one_that_needs_most(tmp_path, content_of):
+def test_states_that_share_a_cell(tmp_path, content_of):
     from almostsure.model.layout import Layout
     from almostsure.model.mdp import MDP
 
@@ -353,18 +355,19 @@ def test_rivers_that_are_one_cell_wide_are_seen_on_large_maps(tmp_path, content_
     cells[:, size // 2] = cells[size // 3] = "~"
     cells[5, 5], cells[0, 0], cells[-1, -1] = "~", "S", "G"
     view = content_of(write_report(asure.from_map(cells), tmp_path / "r.html", budget=2, time_limit=1))["view"]
-    assert view["cellsASide"] == size // 160 + (size % 160 > 0)
-    hurts = np.frombuffer(base64.b64decode(view["hurts"]["bytes"]), np.uint8).reshape(view["rows"], view["columns"])
-    assert hurts[:, size // 2 // view["cellsASide"]].all()
-    assert hurts[size // 3 // view["cellsASide"]].all()
-    assert hurts.sum() == sum(hurts.shape) - 1  # a single cell among many is left out
+    assert view["side"] == size // 160 + (size % 160 > 0)
+    damage = np.frombuffer(base64.b64decode(view["damage"]["bytes"]), np.uint8).reshape(view["rows"], view["columns"])
+    assert damage[:, size // 2 // view["side"]].all()
+    assert damage[size // 3 // view["side"]].all()
+    assert damage.sum() == sum(damage.shape) - 1  # a single cell among many is left out
 
 
-def test_a_plan_takes_less_than_it_may_only_where_it_does(hazard, tmp_path, content_of):
-    said = content_of(hazard)["sentences"]
-    assert any(text.startswith("A plan that may take 3 damage on average returns ") for text in said)
-    said = content_of(write_report("gym:FrozenLake-v1", tmp_path / "r.html", budget=1))["sentences"]
-    assert any(text.startswith("A plan that may take 1 damage on average, and takes 0.18, returns ") for text in said)
+def test_a_mean_damage_below_the_limit_is_stated(hazard, tmp_path, content_of):
+    texts = content_of(hazard)["sentences"]
+    assert any(text.startswith("The best policy with at most 3 damage on average returns ") for text in texts)
+    texts = content_of(write_report("gym:FrozenLake-v1", tmp_path / "r.html", budget=1))["sentences"]
+    start = "The best policy with at most 1 damage on average takes 0.18, returns "
+    assert any(text.startswith(start) for text in texts)
 
 
 @pytest.mark.parametrize(
@@ -385,7 +388,7 @@ def test_names_are_read_as_variables(name, parts):
     assert _parts(name) == parts
 
 
-def test_what_monitors_remember_are_variables(tmp_path, content_of):
+def test_the_memory_of_monitors_is_a_variable(tmp_path, content_of):
     counted = asure.product(asure.product("quicksand", Steps(5)), Steps(4))
     view = content_of(report_of(counted, tmp_path, time_limit=1))["view"]
     values = dict(zip(view["names"], view["values"], strict=True))

@@ -1,7 +1,7 @@
 """Gymnasium environments that sample models, and wrappers that shield environments.
 
-Importing it registers ``almostsure/Paper-v0``, ``almostsure/HazardMap-v0``, ``almostsure/Warehouse-v0`` and others:
-see :mod:`almostsure.gym.envs.registration`.
+Importing this package registers ``almostsure/Paper-v0``, ``almostsure/HazardMap-v0``, ``almostsure/Warehouse-v0`` and
+others: see :mod:`almostsure.gym.envs.registration`.
 """
 
 from almostsure.gym.damage import BudgetObservation, DamageTracker, VectorBudgetObservation, VectorDamageTracker

@@ -1,11 +1,11 @@
-"""Damage as environments say it: ``DamageTracker`` finds it, ``BudgetObservation`` shows what it leaves of a budget.
+"""The damage of environments: ``DamageTracker`` reads it, ``BudgetObservation`` shows the remaining budget to agents.
 
-Both have a form for vector environments, and neither prevents anything: that is what shields are for.
+Both have a form for vector environments, and neither prevents damage: that is what shields are for.
 
-Damage is looked for in this order: a function, if one is given; the third of the six values that a step of
-Safety-Gymnasium returns; ``info["cost"]``.  Whatever it comes from, it must be an integer 0 … 255 (True is 1): a
-budget that holds with certainty cannot be kept in numbers that are rounded.  It is written to ``info["damage"]`` and,
-unless the environment has its own there, to ``info["cost"]``: at every step, and 0 at resets.
+Sources of damage, in this order: a function, if one is given; the third of the six values that a step of
+Safety-Gymnasium returns; ``info["cost"]``.  In all cases it must be an integer 0 … 255 (True is 1), since a budget that
+holds with certainty allows no rounding.  It is written to ``info["damage"]`` and, unless the environment has an entry
+there, to ``info["cost"]``: at every step, and 0 at resets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.arguments import check_budget, names_right_word
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.gym.autoreset import Infos, Resets, merge_exactly, read, said, write
+from almostsure.gym.autoreset import Infos, Resets, info_of, info_of_step, merge_exactly, with_columns
 from almostsure.gym.observation import Form, Shown, show, show_final
 from almostsure.model.build.damage import Damage, check_reset, damage_function
 from almostsure.model.build.environment import SKIPPING, check_layers
@@ -34,21 +34,21 @@ from almostsure.model.mdp import Bools
 @names_right_word
 @final
 class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
-    """Writes the damage of every step into ``info``, and what remains of a budget.
+    """Writes the damage of every step, and the remaining budget, into ``info``.
 
     ``info`` gets ``damage`` and, unless the environment has its own, ``cost``; with a budget also ``remaining``, which
-    is negative once the budget is overspent: nothing is prevented here.
+    is negative once the budget is overspent: the wrapper does not prevent damage.
 
     Parameters
     ----------
     env
         The environment.
     damage
-        ``damage(observation, action, next_observation, reward, terminated)``, the signature that
-        :func:`almostsure.from_gymnasium` takes too, or a rule such as ``"reward<=-100"``.  By default the environment's
-        own cost is the damage.
+        ``damage(observation, action, next_observation, reward, terminated)``, as for
+        :func:`almostsure.from_gymnasium`, or a rule such as ``"reward<=-100"``.  By default the damage is the
+        environment's own cost.
     budget
-        The budget of every episode, to have ``remaining`` in ``info`` too.
+        The budget of every episode; adds ``remaining`` to ``info``.
 
     Examples
     --------
@@ -76,29 +76,29 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode with the whole budget."""
-        self._started = False  # until all is well
+        self._started = False  # in case the reset fails
         observation, info = self.env.reset(seed=seed, options=options)
         check_reset(info, "damage", "cost")
-        self._before, self._remaining, self._started = self._kept(observation), self._budget or 0, True
+        self._before, self._remaining, self._started = self._copied(observation), self._budget or 0, True
         return observation, self._info(info, 0)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Play an action, and say its damage."""
+        """Play an action, and report its damage."""
         if not self._started:
             raise ResetNeeded("call reset() before step()")
         observation, reward, terminated, truncated, info = _unpack(self.env.step(action))
         if self._damage is not None:
-            said = self._damage(self._before, action, observation, float(reward), bool(terminated))
+            cost = self._damage(self._before, action, observation, float(reward), bool(terminated))
         elif "cost" in info:
-            said = info["cost"]
+            cost = info["cost"]
         else:
             raise _no_cost(info)
-        damage = check_damage(said, f"after action {action!r}")
-        self._before, self._remaining = self._kept(observation), self._remaining - damage
+        damage = check_damage(cost, f"after action {action!r}")
+        self._before, self._remaining = self._copied(observation), self._remaining - damage
         return observation, reward, terminated, truncated, self._info(info, damage)
 
-    def _kept(self, observation: Any) -> Any:
-        """What the function gets at the next step: a copy, since some environments write over what they returned."""
+    def _copied(self, observation: Any) -> Any:
+        """A copy for the damage function's next call: some environments overwrite the observations they returned."""
         return None if self._damage is None else copy.deepcopy(observation)
 
     def _info(self, info: dict[str, Any], damage: int) -> dict[str, Any]:
@@ -109,16 +109,16 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
 @names_right_word
 @final
 class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
-    """Writes the damage of every step of every environment into ``infos``, and what remains of their budgets.
+    """Writes the damage of every step of every environment, and the remaining budgets, into ``infos``.
 
     Parameters
     ----------
     env
         The vector environment.
     damage
-        As :class:`DamageTracker` takes it, called once per environment.  By default their own cost is the damage.
+        As for :class:`DamageTracker`; called once per environment.
     budget
-        The budget of every episode, to have ``remaining`` in ``infos`` too.
+        The budget of every episode; adds ``remaining`` to ``infos``.
 
     Examples
     --------
@@ -143,32 +143,32 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
         """Begin episodes with the whole budget."""
-        who = self._resets.chosen(options)
+        selected = self._resets.selected(options)
         observations, infos = self.env.reset(seed=seed, options=options)
-        self._resets.reset(who)
-        check_resets(infos, who, "damage", "cost")
-        self._before = self._each(observations)
-        self._remaining[who] = self._budget or 0
-        return observations, self._infos(infos, who, np.zeros(self.num_envs, np.int64))
+        self._resets.finish_reset(selected)
+        check_resets(infos, selected, "damage", "cost")
+        self._before = self._copies(observations)
+        self._remaining[selected] = self._budget or 0
+        return observations, self._infos(infos, selected, np.zeros(self.num_envs, np.int64))
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
-        """Play one action in each environment, and say their damages."""
-        acting = self._resets.before()
+        """Play one action in each environment, and report their damages."""
+        acting = self._resets.begin_step()
         observations, rewards, terminated, truncated, infos = _unpack(self.env.step(actions))
         ended = terminated | truncated
         final = self._resets.final(infos, ended)
-        after = self._each(observations)
-        taken = list(iterate(self.env.action_space, actions))
+        after = self._copies(observations)
+        played = list(iterate(self.env.action_space, actions))
         damages = np.zeros(self.num_envs, np.int64)
         for at in np.flatnonzero(acting).tolist():
             reached = infos["final_obs"][at] if final is not None and ended[at] else after[at]
-            cost = said(infos, final, ended, "cost", at)
+            cost = info_of_step(infos, final, ended, "cost", at)
             if self._damage is not None:
-                cost = self._damage(self._before[at], taken[at], reached, float(rewards[at]), bool(terminated[at]))
+                cost = self._damage(self._before[at], played[at], reached, float(rewards[at]), bool(terminated[at]))
             elif cost is None:
                 raise _no_cost(infos)
-            damages[at] = check_damage(cost, f"in environment {at}, after action {taken[at]!r}")
-        keys = ("damage", "cost") if "_cost" in infos else ("damage",)  # otherwise it is the sixth value of the step
+            damages[at] = check_damage(cost, f"in environment {at}, after action {played[at]!r}")
+        keys = ("damage", "cost") if "_cost" in infos else ("damage",)  # without _cost, it is the cost of this step
         check_resets(infos, ~acting if final is None else ended, *keys)
         self._before = after
         self._remaining = np.where(acting, self._remaining - damages, self._budget or 0)
@@ -176,35 +176,36 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
             infos = {**infos, "final_info": self._infos(final, ended, damages)}
             self._remaining[ended] = self._budget or 0
             damages = np.where(ended, 0, damages)
-        self._resets.step(ended)
-        return observations, rewards, terminated, truncated, self._infos(infos, np.ones_like(acting), damages)
+        self._resets.finish_step(ended)
+        return observations, rewards, terminated, truncated, self._infos(infos, self._resets.all_envs, damages)
 
-    def _each(self, observations: Any) -> list[Any]:
-        return list(iterate(self.env.observation_space, copy.deepcopy(observations)))  # they may be written over
+    def _copies(self, observations: Any) -> list[Any]:
+        """The observations one by one; copies, since they may be overwritten."""
+        return list(iterate(self.env.observation_space, copy.deepcopy(observations)))
 
-    def _infos(self, infos: Infos, who: Bools, damages: npt.NDArray[np.int64]) -> Infos:
+    def _infos(self, infos: Infos, selected: Bools, damages: npt.NDArray[np.int64]) -> Infos:
         left = {} if self._budget is None else {"remaining": self._remaining.copy()}
         cost = {} if "cost" in infos else {"cost": damages.copy()}
-        return write(infos, who, {"damage": damages, **cost, **left})
+        return with_columns(infos, selected, {"damage": damages, **cost, **left})
 
 
 @final
 class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
-    """Adds what remains of a budget to the observations, for agents that are not shielded.
+    """Adds the remaining budget to the observations, for agents without a shield.
 
-    It counts ``info["damage"]``, which :class:`DamageTracker` and this package's environments write.  A budget that is
-    overspent shows as 0; ``info["remaining"]`` says by how much.
+    It counts ``info["damage"]``, which :class:`DamageTracker` and this package's environments write.  An overspent
+    budget is observed as 0; ``info["remaining"]`` is then negative.
 
     Parameters
     ----------
     env
-        An environment that says its damage.
+        An environment that reports its damage.
     budget
         The budget of every episode.
     observe
-        ``"flat"`` or ``"dict"``, by default flat where that is possible; see :mod:`almostsure.gym.observation`.
+        ``"flat"`` or ``"dict"``; flat by default, if possible.  See :mod:`almostsure.gym.observation`.
     normalised
-        Show remaining / budget instead of the number itself.
+        Show remaining / budget instead of remaining.
 
     Examples
     --------
@@ -232,7 +233,7 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
         return self._shown.single(observation, (self.budget,), None), {**info, "remaining": self.budget}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Play an action, and show what remains after it."""
+        """Play an action, and show the remaining budget."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if "damage" not in info:
             raise _no_damage()
@@ -243,21 +244,21 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
 
 @final
 class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
-    """Adds what remains of the budget of each environment to its observations; see :class:`BudgetObservation`.
+    """Adds each environment's remaining budget to its observations; see :class:`BudgetObservation`.
 
     Parameters
     ----------
     env, budget
         The vector environment, and the budget of each episode.
     observe, normalised
-        How it is shown, as for :class:`BudgetObservation`.
+        See :class:`BudgetObservation`.
 
     Examples
     --------
     >>> from almostsure.gym import ModelVectorEnv, VectorBudgetObservation
     >>> envs = VectorBudgetObservation(ModelVectorEnv("paper", 2), 3)
     >>> _ = envs.reset(seed=0)
-    >>> envs.step(np.array([0, 0]))[0]  # state and what remains, one row per environment
+    >>> envs.step(np.array([0, 0]))[0]  # state and remaining budget, one row per environment
     array([[0, 2],
            [0, 2]])
     """
@@ -276,36 +277,36 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
         """Begin episodes with the whole budget."""
-        who = self._resets.chosen(options)
+        selected = self._resets.selected(options)
         observations, infos = self.env.reset(seed=seed, options=options)
-        self._resets.reset(who)
-        self._remaining[who] = self.budget
-        infos = write(infos, who, {"remaining": self._remaining.copy()})
+        self._resets.finish_reset(selected)
+        self._remaining[selected] = self.budget
+        infos = with_columns(infos, selected, {"remaining": self._remaining.copy()})
         return self._shown.batch(observations, (self._remaining,), None), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
-        """Play one action in each environment, and show what remains after it."""
-        acting = self._resets.before()
+        """Play one action in each environment, and show the remaining budgets."""
+        acting = self._resets.begin_step()
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         ended = terminated | truncated
         final = self._resets.final(infos, ended)
         for at in np.flatnonzero(acting).tolist():
-            damage = said(infos, final, ended, "damage", at)
+            damage = info_of_step(infos, final, ended, "damage", at)
             if damage is None:
                 raise _no_damage()
             self._remaining[at] -= check_damage(damage, f"in environment {at}")
         self._remaining[~acting] = self.budget
         if final is not None:
-            infos = {**infos, "final_info": write(final, ended, {"remaining": self._remaining.copy()})}
+            infos = {**infos, "final_info": with_columns(final, ended, {"remaining": self._remaining.copy()})}
             infos["final_obs"] = show_final(self._shown, infos["final_obs"], (self._remaining,), ended)
             self._remaining[ended] = self.budget
-        infos = write(infos, np.ones_like(acting), {"remaining": self._remaining.copy()})
-        self._resets.step(ended)
+        infos = with_columns(infos, self._resets.all_envs, {"remaining": self._remaining.copy()})
+        self._resets.finish_step(ended)
         seen = self._shown.batch(observations, (self._remaining,), None)
         return seen, rewards, terminated, truncated, infos
 
 
-# ---------------------------------------------------------------------- what environments say
+# ---------------------------------------------------------------------- damage and costs of environments
 
 
 def _without_masks(space: Any, budget: int, observe: Form, normalised: bool) -> Shown:
@@ -315,7 +316,7 @@ def _without_masks(space: Any, budget: int, observe: Form, normalised: bool) -> 
 
 
 def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """The five values of a step; the sixth that Safety-Gymnasium has becomes ``info["cost"]``."""
+    """The five values of a step; the cost, the third of six values in Safety-Gymnasium, becomes ``info["cost"]``."""
     if len(result) == 6:
         observation, reward, cost, terminated, truncated, info = result
         return observation, reward, terminated, truncated, {**info, "cost": cost}
@@ -323,31 +324,31 @@ def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
     return observation, reward, terminated, truncated, info
 
 
-def check_resets(infos: Infos, who: Bools, *keys: str) -> None:
-    """Refuse a vector some of whose resets hurt, by what ``infos`` says under the keys."""
-    for at in np.flatnonzero(who).tolist() if infos.keys() & keys else ():
+def check_resets(infos: Infos, selected: Bools, *keys: str) -> None:
+    """Raise if a reset of a selected environment did damage, according to the keys of ``infos``."""
+    for at in np.flatnonzero(selected).tolist() if infos.keys() & keys else ():
         for key in keys:
-            if damage := read(infos, key, at):
+            if damage := info_of(infos, key, at):
                 where = f"infos[{key!r}] of environment {at}"
                 raise ModelError(f"a reset must do no damage; {where} is {damage!r} after it")
 
 
-def check_damage(said: Any, where: str) -> int:
+def check_damage(value: Any, where: str) -> int:
     """The damage as an integer 0 … 255; True is 1.  ModelError for anything else."""
-    number = as_damage(said.item() if getattr(said, "size", 0) == 1 else said)
+    number = as_damage(value.item() if getattr(value, "size", 0) == 1 else value)
     if number is None:
         raise ModelError(
-            f"damage must be an integer 0 … {MAX_DAMAGE}; got {said!r} {where}. Give DamageTracker a function that "
+            f"damage must be an integer 0 … {MAX_DAMAGE}; got {value!r} {where}. Give DamageTracker a function that "
             "counts in whole units, rounding up."
         )
     return number
 
 
 def _no_cost(info: dict[str, Any]) -> ModelError:
-    """The error for an environment that does not say its damage."""
+    """The error for an environment without a cost in ``info``."""
     has = ", ".join(map(str, info)) or "nothing"
-    return ModelError(f"the environment must say its damage in info['cost']; info has {has}. Pass damage, a function.")
+    return ModelError(f"info['cost'] must hold the damage of a step; info has {has}. Pass damage, a function.")
 
 
 def _no_damage() -> ModelError:
-    return ModelError("the environment must say its damage in info['damage']. Wrap it in DamageTracker first.")
+    return ModelError("info['damage'] must hold the damage of a step, but is missing. Wrap env in DamageTracker first.")

@@ -1,4 +1,4 @@
-"""Whether an environment is the one that a shield was made for, as far as that can be seen before it is played."""
+"""Checks that a shield was made for an environment, before it is played."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from almostsure.shield.protocol import Guard, Watching
 from almostsure.shield.shield import Shield
 from almostsure.wording import state_of_example
 
-GYMNASIUM = ("gymnasium.envs", "gymnasium.wrappers")  # where environments and wrappers are that say no damage
-VALUES = ("(", "-", *"0123456789")  # how the names of states begin that are observations
+GYMNASIUM = ("gymnasium.envs", "gymnasium.wrappers")  # modules whose environments and wrappers report no damage
+VALUES = ("(", "-", *"0123456789")  # first characters of names of states that are observations
 BY_NAME = (
     " If explore made the model and it was loaded from a file, pass state_of=almostsure.learn.ByName(mdp), or "
     "ByName(mdp, key=…) with explore's key."
@@ -33,7 +33,7 @@ BY_NAME = (
 
 
 def check_kind(env: Any, wanted: type) -> None:
-    """Refuse a vector environment where a single one is ``wanted``, a single one in place of a vector, and the like."""
+    """Raise unless the environment is of the ``wanted`` kind, single or vector."""
     if isinstance(env, wanted):
         return
     remedy = "Make one with gymnasium.make, or a vector with gymnasium.make_vec."
@@ -43,10 +43,10 @@ def check_kind(env: Any, wanted: type) -> None:
 
 
 def check_state_of(state_of: Any) -> None:
-    """Refuse what cannot be called with an observation and its environment."""
+    """Raise unless ``state_of`` can be called with an observation and its environment."""
     try:
         inspect.signature(state_of).bind(None, None)
-    except ValueError:  # a builtin that does not say what it takes
+    except ValueError:  # a builtin without a signature
         return
     except TypeError:
         raise ArgumentError(
@@ -55,23 +55,24 @@ def check_state_of(state_of: Any) -> None:
 
 
 def check_actions(space: Space, actions: Any) -> None:
-    """Refuse action spaces that a shield cannot mask, or another one than the model's."""
+    """Raise unless the action space can be masked, and has as many actions as the model."""
     size = discrete_size("action", actions)
     if size is None:
         raise ArgumentError(
-            f"a shield is for discrete actions numbered from 0; the environment has {actions}. Let the agent choose "
-            "among finitely many: wrap it in gymnasium.wrappers.TransformAction, with a Discrete space of "
-            "commands and a function that turns a command into the environment's action."
+            f"a shield needs discrete actions numbered from 0; the environment has {actions}. Wrap it in "
+            "gymnasium.wrappers.TransformAction, with a Discrete space and a function from its numbers to the "
+            "environment's actions."
         )
     if size != space.num_actions:
         raise ModelMismatch(
             f"the environment has {size} actions and the shield's model {space.num_actions}: the shield is for "
-            "another environment. Where the last actions are never available, name them all in action_names."
+            "another environment. If the model lacks the last actions because they are never available, name all "
+            "actions in action_names."
         )
 
 
 def check_named_actions(space: Space, env: Any) -> None:
-    """Refuse actions that a log numbers by the alphabet, unless the environment plays a model that does so, too."""
+    """Raise if a log numbers actions alphabetically, unless the environment's own model has them in the same order."""
     own = getattr(env.unwrapped, "mdp", None)
     if (
         isinstance(space.encode, Logged)
@@ -79,15 +80,15 @@ def check_named_actions(space: Space, env: Any) -> None:
         and not (isinstance(own, MDP) and own.action_names == space.action_names)
     ):
         raise ArgumentError(
-            "the shield was learned from a log with names of actions, which do not say how the environment numbers "
-            f"them. List them in its order: learn_from_logs(…, actions={list(space.action_names or ())})."
+            "the shield was learned from a log with names of actions, and the environment numbers its actions in an "
+            f"unknown order. List them in its order: learn_from_logs(…, actions={list(space.action_names or ())})."
         )
 
 
 def count_observations(space: Space, env: Any, observations: Any) -> int:
-    """How many states the environment shows; refused where its observations are not the shield's states.
+    """The size of the observation space; raises unless the observations are the shield's states.
 
-    Whoever plays a model of ours shows its end, too; so may what a vector environment hides.
+    Environments that play an ``MDP`` also show its ``end`` state; those inside a vector may be such environments.
     """
     loaded = BY_NAME if space.encode is None and (space.state_names or ("",))[0].startswith(VALUES) else ""
     size = discrete_size("observation", observations)
@@ -95,9 +96,9 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
         example = state_of_example(observations.spaces if isinstance(observations, Dict) else None)
         returns = "by number or name" if loaded else f"such as {example}"
         raise ArgumentError(
-            f"observations of {observations} are not states of a model.{loaded} {'Or pass' if loaded else 'Pass'} "
-            f"state_of, a function of (observation, env) that returns the state, {returns}, or learn the shield with "
-            "encode=."
+            f"observations must be states of the model; the observation space is {observations}.{loaded} "
+            f"{'Or pass' if loaded else 'Pass'} state_of, a function of (observation, env) that returns the state, "
+            f"{returns}, or learn the shield with encode=."
         )
     numbers = {space.num_observed}
     if shows_indices(env, observations) or isinstance(env, VectorEnv):
@@ -109,24 +110,24 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
         )
     names = space.state_names or ()
     numbered = {str(state) for state in range(len(names))}
-    taken = next((s for s, name in enumerate(names) if name in numbered and name != str(s)), None)
-    if taken is not None and not shows_indices(env, observations):
+    differs = next((s for s, name in enumerate(names) if name in numbered and name != str(s)), None)
+    if differs is not None and not shows_indices(env, observations):
         raise ModelMismatch(
-            f"the environment shows numbers, and the shield's model has others: what it names {names[taken]!r} is its "
-            f"state {taken}.{loaded} If observations are the model's own numbers, pass state_of=lambda observation, "
-            "env: observation."
+            f"observations must be numbers of the model's states; the model numbers them differently: the state named "
+            f"{names[differs]!r} has number {differs}.{loaded} If observations are the model's own numbers, pass "
+            "state_of=lambda observation, env: observation."
         )
     return size
 
 
 def check_cells(guard: Watching, env: Any, budget: int) -> None:
-    """Refuse an environment of Gymnasium's own, which says no damage, where the cells do not say it either."""
+    """Raise for one of Gymnasium's own environments, which report no damage, if cells do not determine it either."""
     if not all(type(layer).__module__.startswith(GYMNASIUM) for layer in (*layers(env), env.unwrapped)):
-        return  # who knows what it says
+        return  # other environments may report damage
     if unclear := guard.unclear(budget):
         raise ModelError(
-            f"{unclear:,} cells lie across the border of what is unsafe, so that they do not say whether entering them "
-            f"hurts; the environment must, in info['damage'] or info['cost'], and {env.unwrapped} does not. Wrap it: "
+            f"the environment must report damage in info['damage'] or info['cost'], since {unclear:,} cells are only "
+            f"partly unsafe and do not determine it; {env.unwrapped} does not. Wrap it: "
             "ShieldedEnv(DamageTracker(env, damage), …), with damage(observation, action, next_observation, reward, "
             "terminated)."
         )
@@ -137,27 +138,27 @@ def _is_translated(env: Any) -> bool:
     return any(isinstance(layer, kinds) for layer in layers(env))
 
 
-# ---------------------------------------------------------------------- environments that know what may happen in them
+# ---------------------------------------------------------------------- environments with a model or table of outcomes
 
 
 class _Rows(NamedTuple):
-    """What an environment says may happen, one entry per outcome."""
+    """The possible outcomes of an environment, one entry each."""
 
     state: npt.NDArray[np.int64]
     action: npt.NDArray[np.int64]
     after: npt.NDArray[np.int64]
-    damage: npt.NDArray[np.int64]  # −1 where it does not say
+    damage: npt.NDArray[np.int64]  # −1 if unknown
     terminated: Bools
 
 
 def check_outcomes(guard: Guard, env: Any) -> None:
-    """Refuse an environment that knows its own model, or table, with outcomes which the guard's model does not have.
+    """Raise if the environment's own model or table has outcomes that the guard's model does not have.
 
-    Only where the guard may allow something: what is always refused need not be known.
+    Only choices that the guard may allow are compared.
     """
     mdp = guard.space
     if not isinstance(mdp, MDP) or _is_translated(env):
-        return  # there is no model, or its numbers are not those that the guard sees
+        return  # no model, or wrappers change its numbers
     inner = env.unwrapped
     own, table = getattr(inner, "mdp", None), getattr(inner, "P", None)
     if isinstance(own, MDP):
@@ -172,13 +173,13 @@ def check_outcomes(guard: Guard, env: Any) -> None:
     if wrong.size:
         at = int(wrong[0])
         state, action, after, damage = (int(column[at]) for column in rows[:4])
-        hurt = "" if damage < 0 else f" with damage {damage}"
-        seen = "was learned without seeing it (learn more, or with a smaller mu), or is" if mdp.origin.counted else "is"
+        doing = "" if damage < 0 else f" with damage {damage}"
+        reason = "learning did not observe it (learn more, or with a smaller mu), or " if mdp.origin.counted else ""
         raise ModelMismatch(
             f"the environment leads from {mdp.describe_state(state)}, action {mdp.action_name(action)}, to "
-            f"{mdp.describe_state(after)}{hurt}, {'where it ends' if rows.terminated[at] else 'where it goes on'}: the "
-            f"shield's model says that this is impossible, so it {seen} a shield for another environment (another "
-            "map?). Build its model from this one: from_gymnasium(env, damage), or env.unwrapped.mdp."
+            f"{mdp.describe_state(after)}{doing}, {'and terminates' if rows.terminated[at] else 'and continues'}; in "
+            f"the shield's model this is impossible: {reason}the shield is for another environment (another map?). "
+            "Build its model from this one: from_gymnasium(env, damage), or env.unwrapped.mdp."
         )
 
 
@@ -196,14 +197,14 @@ def _of_table(table: Mapping[Any, Any], damage: Damage | None = None) -> _Rows:
         for probability, after, r, ends in outcomes
         if probability
     ]
-    state, action, after, said, terminated = np.array(rows, np.int64).T
-    return _Rows(state, action, after, said, terminated.astype(np.bool_))
+    state, action, after, damages, terminated = np.array(rows, np.int64).reshape(-1, 5).T
+    return _Rows(state, action, after, damages, terminated.astype(np.bool_))
 
 
 def damage_where_needed(guard: Guard, env: Any) -> Damage | None:
-    """What counts as damage in a well-known environment that does not say it, where the guard cannot know it.
+    """The damage of a well-known environment that does not report it, if the guard's model does not determine it.
 
-    None where the guard's model has another idea of what hurts: then the environment must say it.
+    None if the guard's model has other damages: then the environment must report them.
     """
     damage, table = known_damage(env), getattr(env.unwrapped, "P", None)
     if damage is None or _is_translated(env):
@@ -219,35 +220,36 @@ def damage_where_needed(guard: Guard, env: Any) -> Damage | None:
 
 
 def _possible(mdp: MDP, rows: _Rows) -> Bools:
-    """Which outcomes the guard's model has."""
+    """A mask of the outcomes that the guard's model has."""
     state, action, after, damage, terminated = rows
     own = _of_model(mdp)
     is_terminal = mdp.is_terminal()
-    passes = np.zeros(mdp.num_states, np.bool_)  # states that the environment leaves for others
-    passes[state[state != after]] = True
+    is_left = np.zeros(mdp.num_states, np.bool_)  # states that the environment leaves for others
+    is_left[state[state != after]] = True
+    has_damage = bool((damage >= 0).any())
+    known = _numbers(mdp, own.state, own.action, own.after, own.damage if has_damage else None)
 
     def has(target: npt.NDArray[np.int64]) -> Bools:
-        hurt = np.maximum(damage, 0) if (damage >= 0).any() else None
-        known = _numbers(mdp, own.state, own.action, own.after, None if hurt is None else own.damage)
-        return np.isin(_numbers(mdp, state, action, target, hurt), known)
+        return np.isin(_numbers(mdp, state, action, target, np.maximum(damage, 0) if has_damage else None), known)
 
-    goes_on = has(after) & (~is_terminal[after] | ~passes[after])
+    continues = has(after) & (~is_terminal[after] | ~is_left[after])
     ends = has(after) & is_terminal[after]
     if mdp.end is not None:
         ends |= has(np.full_like(after, mdp.end))
-    return np.where(terminated, ends, goes_on)
+    return np.where(terminated, ends, continues)
 
 
 def _numbers(mdp: MDP, state: Any, action: Any, after: Any, damage: Any) -> npt.NDArray[np.int64]:
+    """One number per transition, and damage if it is given."""
     number: npt.NDArray[np.int64] = (state * mdp.num_actions + action) * mdp.num_states + after
     return number if damage is None else number * 256 + damage
 
 
 def _may_be_played(mdp: MDP, guard: Guard, rows: _Rows) -> Bools:
-    """Which outcomes belong to choices that the guard allows with some budget, in states where episodes go on."""
+    """A mask of the outcomes of choices that the guard allows with some budget, in nonterminal states."""
     if isinstance(guard, Shield):
         allowed: Bools = guard.minimal.of_choice < INFINITE
-    else:  # all of which something is known
+    else:  # all choices that cannot lead to the unknown state
         unknown = mdp.num_states if mdp.unknown is None else mdp.unknown
         allowed = np.maximum.reduceat(mdp.successor, mdp.outcome_ptr[:-1].astype(np.int64)) < unknown
     may = mdp.by_action(allowed, False)
@@ -257,19 +259,19 @@ def _may_be_played(mdp: MDP, guard: Guard, rows: _Rows) -> Bools:
 
 
 def shows_indices(env: Any, observations: Any) -> bool:
-    """Whether an environment plays a model of ours and shows its states by their index."""
+    """Whether an environment plays an ``MDP``, and its observations are indices of states."""
     model = getattr(getattr(env, "unwrapped", env), "mdp", None)
     return isinstance(model, MDP) and isinstance(observations, Discrete) and observations.n == model.num_states
 
 
 def has_names(space: Space, env: Any) -> bool:
-    """Whether the model that an environment plays has the names of ``space``: an index means the same state then."""
+    """Whether the model that an environment plays has the names of ``space``, so that an index means the same state."""
     own: MDP = env.unwrapped.mdp
     return (own.state_names is None) == (space.state_names is None) and not own.otherwise_named(space)
 
 
 def most_steps(env: Any) -> int | None:
-    """After how many steps an environment ends every episode, if that is known: its TimeLimit's, or its own limit."""
+    """The number of steps after which an environment truncates episodes, from its TimeLimit or its own limit."""
     spec = getattr(env, "spec", None)
     found = [getattr(spec, "max_episode_steps", None), getattr(env.unwrapped, "max_episode_steps", None)]
     found += [getattr(layer, "_max_episode_steps", None) for layer in layers(env) if isinstance(layer, TimeLimit)]

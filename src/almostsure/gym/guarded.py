@@ -1,8 +1,8 @@
-"""What the single and the vector form of a shielded environment share: a guard, a budget, and how to speak about them.
+"""``Guarded``: the logic that single and vector shielded environments share.
 
-The environment says which state it reached and perhaps, in ``info["damage"]`` or ``info["cost"]``, which damage that
-did.  The guard says what is possible, and the two must agree.  An episode that ended goes to the guard's ``end``
-state, where it has one.
+The environment reports the next state and perhaps, in ``info["damage"]`` or ``info["cost"]``, the damage.  Both must be
+possible according to the guard.  An episode that terminates moves to the ``end`` state of the guard's space, if it has
+one.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ from almostsure.wording import brief
 Forbidden = Literal["raise", "replace"]
 FORBIDDEN = ("raise", "replace")
 StateOf = Callable[[Any, Any], Any]  # (observation, environment) → a state, by index or name
-Mask = npt.NDArray[np.int8]  # [num_actions], as ``Discrete.sample`` wants it; read-only
-Points = Sequence[Sequence[float] | None]  # of a continuous system
+Mask = npt.NDArray[np.int8]  # [num_actions], the type that ``Discrete.sample`` needs; read-only
+Points = Sequence[Sequence[float] | None]  # states of a continuous system
 LedgerOrPath = Ledger | str | PathLike[str] | None
 
-NOWHERE = -1  # where a transition that the model does not know led, in a ledger; and no action, after a reset
+NO_ACTION = -1  # the executed action after a reset
+NO_STATE = -1  # in a ledger, the next state of a transition that the model does not have
 
 
 @final
 class Guarded:
-    """A guard with a budget, and what the user said about states, forbidden actions and the ledger."""
+    """A guard, its budget, and the user's options."""
 
     def __init__(
         self,
@@ -67,45 +68,45 @@ class Guarded:
         if not isinstance(guard, Guard):
             raise ArgumentError(
                 f"shield must be a Shield, an OnlineShield or another Guard; got {type(guard).__name__}. "
-                "Make one with Shield(minimal_budget(mdp)); what was learned has one, learned.shield."
+                "Make one with Shield(minimal_budget(mdp)), or use learned.shield."
             )
         one_of("value of forbidden", forbidden, FORBIDDEN)
         if state_of is not None:
             fitting.check_state_of(state_of)
-        self.risk = float(getattr(guard, "risk", 0.0))  # of an episode, if the guard was made for one
+        self.risk = float(getattr(guard, "risk", 0.0))  # the risk per episode, of a RiskShield
         guard = guard_of(guard, plays)
         if most_steps is not None and isinstance(guard, ForSteps):
             guard = guard.within(most_steps)
         self.guard, self.space, self.forbidden, self.state_of = guard, guard.space, forbidden, state_of
         self.learns, self.is_sure = isinstance(guard, OnlineShield), isinstance(guard, Shield)
         self.watching = guard if isinstance(guard, Watching) else None  # the guard, if it compares steps itself
-        # Of a step whose observations have been compared, the guard need not ask again whether it can happen.
+        # If ``watch`` has compared the observations of a step, ``follow`` need not check that it is possible.
         self.after = guard.after if self.watching is None or state_of is not None else self.watching.follow
-        self.is_fixed = bool(getattr(guard, "is_fixed", False))  # whether its answers may be kept
+        self.is_fixed = bool(getattr(guard, "is_fixed", False))  # whether its answers may be cached
         self.counts_steps = "steps_left" in guard.carries
-        self.steps_at = guard.carries.index("steps_left") + 1 if self.counts_steps else 0  # of a run
-        self.shows = [name for name in guard.carries if not name.startswith("_")]  # the others are the guard's notes
+        self.steps_at = guard.carries.index("steps_left") + 1 if self.counts_steps else 0  # index in a run
+        self.shows = [name for name in guard.carries if not name.startswith("_")]  # the others are internal to guards
         self.budget = _feasible(guard, budget)
         self.fallback = None if fallback is None else self._policy(fallback)
         self.ledger = open_ledger(ledger, guard)
         self.plain = state_of is None and self.space.encode is None  # whether observations are states
-        self.num_seen = self.space.num_observed  # how many the environment shows
-        self.damage: Damage | None = None  # of a well-known environment, if it must be known and is not said
-        self._begun: dict[int, tuple[Run, Mask]] = {}  # by the state that a run begins in, if the guard is fixed
-        self._ends: dict[tuple[int, int, int], int] = {}  # by state, action and what was seen: where an episode ended
+        self.num_seen = self.space.num_observed  # the number of states that the environment shows
+        self.damage: Damage | None = None  # of a well-known environment that does not report it, if it is needed
+        self._begun: dict[int, tuple[Run, Mask]] = {}  # by initial state, if the guard is fixed
+        self._ends: dict[tuple[int, int, int], int] = {}  # by state, action and observed state: the terminal state
         self.only_ends = _only_ends(self.space) if state_of is None else frozenset()
         self._is_terminal = self.space.is_terminal() if isinstance(self.space, MDP) else None
 
     def _policy(self, fallback: Any) -> Policy:
-        model = (
-            self.space if isinstance(self.space, MDP) else getattr(getattr(fallback, "policy", fallback), "mdp", None)
-        )
+        model: Any = self.space
+        if not isinstance(model, MDP):
+            model = getattr(getattr(fallback, "policy", fallback), "mdp", None)
         if model is None:
-            raise ArgumentError("fallback must be a Policy or a Solution where the shield has no model of its own")
+            raise ArgumentError("fallback must be a Policy or a Solution, since the shield has no model of its own")
         return as_policy(model, fallback, budget=self.budget)
 
     def show(self, observations: Any, form: Form, *, normalised: bool) -> Shown:
-        """How observations show what the guard carries: the names of it, and what an episode begins with."""
+        """The form of observations that shows the carried quantities, with their names and initial values."""
         first = int(self.space.initial_states[0])
         begun = (self.budget,) if self.learns else self.guard.begin(first, self.budget)[1:]
         limits: Limits = {
@@ -115,28 +116,28 @@ class Guarded:
         return show(observations, limits, form, normalised=normalised, num_actions=self.space.num_actions)
 
     def shown(self, run: Run) -> tuple[Any, ...]:
-        """What is carried and shown to agents."""
+        """The carried quantities that agents observe."""
         return run[1 : 1 + len(self.shows)]
 
     def fit(self, env: Any, observations: Any, actions: Any) -> None:
-        """Refuse an environment that the guard is not for, as far as that can be seen before it is played."""
+        """Raise if the guard is not for this environment, as far as that can be checked before it is played."""
         fitting.check_actions(self.space, actions)
         fitting.check_named_actions(self.space, env)
         check_layers(env, "ShieldedVectorEnv" if isinstance(env, VectorEnv) else "ShieldedEnv")
         if self.watching is not None:
             fitting.check_cells(self.watching, env, self.budget)
         if self.state_of is None and fitting.shows_indices(env, observations) and fitting.has_names(self.space, env):
-            self.plain = True  # of its model; encode reads what other environments show
+            self.plain = True  # they are states of its model; ``encode`` is for other environments
         if self.plain:
             self.num_seen = fitting.count_observations(self.space, env, observations)
             fitting.check_outcomes(self.guard, env)
             self.damage = self.damage or fitting.damage_where_needed(self.guard, env)
 
     def begin(self, state: int) -> tuple[Run, Mask]:
-        """The run of an episode that begins in a state, and its mask."""
+        """The initial run of an episode that begins in a state, and its mask."""
         begun = self._begun.get(state)
         if begun is None:
-            self._check_goes_on(state)
+            self._check_continues(state)
             run = self.guard.begin(state, self.budget)
             begun = run, self.row(run)
             if self.is_fixed:
@@ -146,7 +147,7 @@ class Guarded:
     # ------------------------------------------------------------------ states
 
     def state(self, observation: Any, env: Any) -> int:
-        """The state that an observation shows; ModelError where it shows none."""
+        """The state that an observation shows; ModelError if it shows none."""
         if self.plain:
             try:
                 number = index(observation)
@@ -156,16 +157,15 @@ class Guarded:
                 return number
         if self.state_of is None:
             return self.space.observed(observation)
-        return self._named(self._told(observation, env), observation)
+        return self._index_of(self._call_state_of(observation, env), observation)
 
-    def _told(self, observation: Any, env: Any) -> Any:
-        """What ``state_of`` returns."""
+    def _call_state_of(self, observation: Any, env: Any) -> Any:
         assert self.state_of is not None
         with Blame(lambda: f"state_of failed for the observation {brief(observation, 200)}"):
             return self.state_of(observation, env)
 
-    def _named(self, state: Any, observation: Any) -> int:
-        """The state that ``state_of`` returned for an observation."""
+    def _index_of(self, state: Any, observation: Any) -> int:
+        """The index of the state that ``state_of`` returned for an observation."""
         try:
             return self.space.state(state)
         except UnknownName as error:
@@ -176,22 +176,22 @@ class Guarded:
             ) from None
 
     def place(self, observation: Any, env: Any) -> tuple[int, Sequence[float] | None]:
-        """The state that an observation shows, and its coordinates; ``state_of`` is asked once.
+        """The state that an observation shows, and its coordinates, with one call of ``state_of``.
 
-        There are none if nobody compares them, or ``state_of`` names a cell.
+        The coordinates are None if the guard does not watch, or ``state_of`` returns a cell.
         """
         if self.watching is None:
             return self.state(observation, env), None
         if self.state_of is None:
             point = self.watching.point(observation)
-            return self._named(point, observation), point
-        answer = self._told(observation, env)
+            return self._index_of(point, observation), point
+        answer = self._call_state_of(observation, env)
         with Blame(lambda: f"state_of must return numbers for the observation {brief(observation, 200)}"):
             numbers = None if np.ndim(answer) == 0 else [float(value) for value in answer]
-        return self._named(answer if numbers is None else numbers, observation), numbers
+        return self._index_of(answer if numbers is None else numbers, observation), numbers
 
     def watch(self, points: Points, actions: Sequence[int], next_points: Points) -> None:
-        """Refuse steps that leave the enclosure of a guard that watches: ModelMismatch."""
+        """Raise ModelMismatch if a step leaves the enclosure of a guard that watches."""
         if self.watching is None:
             return
         known = [
@@ -204,40 +204,41 @@ class Guarded:
             self.watching.watch(before, played, after)
 
     def arrived(self, state: int, action: int, seen: int, terminated: bool) -> int:
-        """The state after a step that showed ``seen``: an episode that ended is in the guard's end, if it has one."""
+        """The state after a step that showed ``seen``: if it terminated, the end state of the space, if it has one."""
         space, end, terminal = self.space, self.space.end, self._is_terminal
         if not terminated:
-            self._check_goes_on(seen)
+            self._check_continues(seen)
             return seen
         reached = space.outcomes(state, action) if isinstance(space, MDP) and end is not None else []
         if end is not None and (terminal is None or end in (outcome.next_state for outcome in reached)):
             return end
         ended, name = seen, str(Ended(space.state_name(seen)))
-        with contextlib.suppress(UnknownName):  # where another episode may go on from what this one showed at its end
+        with contextlib.suppress(UnknownName):  # the model may have two states with this observation, one of them final
             ended = space.state(name)
         if terminal is None or terminal[ended]:
             return ended
         raise ModelMismatch(
-            f"the environment ended its episode in {space.describe_state(seen)} after "
-            f"{space.describe_choice(space.choice(state, action))}, where the model goes on. {STALE} If episodes may "
-            f"end there while others go on, give the model a state without actions named {name!r}, or pass state_of."
+            f"the environment terminated in {space.describe_state(seen)} after "
+            f"{space.describe_choice(space.choice(state, action))}, where the model continues. {STALE} If some "
+            f"episodes end there and others continue, add a state without actions named {name!r} to the model, or "
+            "pass state_of."
         )
 
-    def _check_goes_on(self, state: int) -> None:
-        """Refuse to go on from a state of which exploring showed nothing but that episodes end there."""
+    def _check_continues(self, state: int) -> None:
+        """Raise if exploration observed this state only at the end of episodes."""
         if state in self.only_ends:
             raise ModelMismatch(
-                f"an episode goes on from {self.space.describe_state(state)}, where all of those ended that were seen "
-                "when the environment was explored. If episodes may start there, explore with more resets=, until all "
-                "starts are seen; if not, explore the environment as it is now."
+                f"an episode continues from {self.space.describe_state(state)}, where all episodes ended when the "
+                "environment was explored. If episodes may start there, explore with more resets=, until all initial "
+                "states are observed; if not, explore the environment as it is now."
             )
 
     def arrived_many(
         self, states: npt.NDArray[Any], actions: npt.NDArray[Any], seen: npt.NDArray[Any], terminated: Bools
     ) -> npt.NDArray[Any]:
-        """The same for many: a new array, or what was seen itself."""
+        """:meth:`arrived` for many steps; a new array, or ``seen`` itself."""
         for state in seen[~terminated].tolist() if self.only_ends else ():
-            self._check_goes_on(state)
+            self._check_continues(state)
         ended = terminated
         if self.space.end is None and self._is_terminal is not None:
             ended = terminated & ~self._is_terminal[seen]
@@ -251,7 +252,7 @@ class Guarded:
         return result
 
     def follow(self, run: Run, action: int, seen: int, terminated: bool, damage: Any, reward: float) -> Run:
-        """The run after one step, from which a learning guard learns; the damage is None where nobody says it."""
+        """The run after one step, which a learning guard also learns from; the damage is None if it is not reported."""
         guard, state = self.guard, self.arrived(int(run[0]), action, seen, terminated)
         if not isinstance(guard, OnlineShield):
             return self.after(run, action, state, damage)
@@ -263,28 +264,28 @@ class Guarded:
     # ------------------------------------------------------------------ actions
 
     def row(self, run: Run) -> Mask:
-        """Which actions a run may play; NoSafeAction where there is none."""
+        """The mask of allowed actions; NoSafeAction if there is none."""
         return _mask(self.guard.allowed(*run), self.space.num_actions)
 
     def look(self, run: Run) -> tuple[Mask, bool]:
-        """The mask of a run, and whether the run may go on.
+        """The mask of a run, and whether the run may continue.
 
-        It may not after the last step of a horizon, nor where a learning guard knows nothing safe: the mask is then
-        that of all actions.  With other guards that cannot be, and NoSafeAction says so.
+        It may not after the last step of a horizon, nor if a learning guard knows no safe action: the mask then has all
+        actions.  With other guards this cannot happen, and NoSafeAction is raised.
         """
         try:
             return self.row(run), True
         except NoSafeAction:
             if not self.learns and not (self.counts_steps and run[self.steps_at] == 0):
                 raise
-            return self.any_row(int(run[0])), False
+            return self.unrestricted_row(int(run[0])), False
 
-    def any_row(self, state: int) -> Mask:
-        """All actions of a state: for the end of an episode that nothing safe can follow."""
+    def unrestricted_row(self, state: int) -> Mask:
+        """The mask of all actions of a state, for an episode that cannot continue."""
         return _mask(self.space.actions(state), self.space.num_actions)
 
     def action(self, given: Any, space: Any) -> int:
-        """An action as an int, if it is a whole number of any type, or an array of one."""
+        """An action as an int, if it is an integer of any type, or an array with a single one."""
         try:
             array = np.asarray(given)
         except ValueError:  # nested sequences of different lengths
@@ -294,10 +295,10 @@ class Guarded:
         return int(array.item())
 
     def instead(self, run: Run, action: int, *, was_offered: bool) -> int:
-        """What to play in place of a forbidden action: what the fallback plays, else what needs the least budget.
+        """The replacement of a forbidden action: the fallback's if allowed, otherwise one with least minimal budget.
 
-        NoSafeAction where forbidden actions are refused, unless this one ``was_offered``, before others taught a
-        learning guard that it is not safe.
+        NoSafeAction if forbidden actions are refused, unless this one ``was_offered`` and a learning guard has learned
+        from other environments since that it is unsafe.
         """
         if self.forbidden == "raise" and not was_offered:
             raise self._refused(run, action)
@@ -310,7 +311,7 @@ class Guarded:
         return self._most_careful(run)
 
     def _most_careful(self, run: Run) -> int:
-        """The first of the actions that would be allowed with the least left."""
+        """The first of the actions that the smallest sufficient budget allows."""
         state, remaining, *more = run
         too_little, enough, careful = -1, int(remaining), self.guard.allowed(*run)
         while enough - too_little > 1:
@@ -335,43 +336,43 @@ class Guarded:
     # ------------------------------------------------------------------ the ledger
 
     def count_steps(self, number: int) -> None:
-        """Count steps as they are played; a learning guard counts what it watches itself."""
+        """Count steps in the ledger; a learning guard does so itself."""
         if not self.learns:
             self.ledger.steps += number
 
     def note_violation(self, run: Run, action: int, after: int, damage: int) -> None:
-        """Note a step that took more than was left; a learning guard notes those itself."""
+        """Record a step whose damage exceeded the remaining budget; a learning guard does so itself."""
         if not self.learns:
-            place = self.ledger.steps, int(run[0]), action, int(after)
-            self.ledger.note(Violation(*place, int(damage), int(run[1]), allowed=True, new=False))
+            step = self.ledger.steps, int(run[0]), action, int(after)
+            self.ledger.note(Violation(*step, int(damage), int(run[1]), allowed=True, new=False))
 
-    def note_error(self, run: Run, action: int, said: Any) -> int:
-        """Note a violation where a step that the guard says is impossible took more than was left.
+    def note_error(self, run: Run, action: int, reported: Any) -> int:
+        """Record a violation if the reported damage of an impossible step exceeds the remaining budget.
 
-        Returns the damage of the episode, which it ends.
+        Returns the damage of the episode, which ends with the step.
         """
         try:
-            damage = max(int(said), 0)
+            damage = max(int(reported), 0)
         except (TypeError, ValueError, OverflowError):
             damage = 0
         state, remaining = int(run[0]), int(run[1])
         if damage > remaining:
-            place = self.ledger.steps, state, action, NOWHERE
-            self.ledger.note(Violation(*place, damage, remaining, allowed=True, new=True))
+            step = self.ledger.steps, state, action, NO_STATE
+            self.ledger.note(Violation(*step, damage, remaining, allowed=True, new=True))
         return self.budget - remaining + damage
 
 
-# ---------------------------------------------------------------------- pieces
+# ---------------------------------------------------------------------- helper functions
 
 
 def _feasible(guard: Guard, budget: object) -> int:
-    """The budget, if it is enough at every start."""
+    """The budget, if it suffices in every initial state; Infeasible otherwise."""
     if isinstance(guard, Shield):
         return require_budget(guard.minimal, budget)
     number = check_budget(budget)
     try:
         if isinstance(guard, OnlineShield):
-            _enough_somewhere(guard, number)
+            _check_online(guard, number)
         else:
             guard.begin(guard.space.initial_states.astype(np.int64), number)
     except NoSafeAction as error:
@@ -380,13 +381,13 @@ def _feasible(guard: Guard, budget: object) -> int:
 
 
 def _only_ends(space: Space) -> frozenset[int]:
-    """The states that stand for what an environment showed when episodes ended, if it was explored."""
+    """The states of an explored environment that were observed only when episodes ended."""
     shown = space.encode.index if isinstance(space.encode, Encode) else {}
     return frozenset(at for state, at in shown.items() if isinstance(state, Ended))
 
 
-def _enough_somewhere(guard: OnlineShield, budget: int) -> None:
-    """Refuse a budget that is not enough where episodes start; where nobody knows that, one that is enough nowhere."""
+def _check_online(guard: OnlineShield, budget: int) -> None:
+    """Raise NoSafeAction if the budget is too small in a known initial state or, if none is known, in all states."""
     starts = np.array(list(guard.starts), np.int64)
     if starts.size:
         guard.mask(starts, budget)
@@ -402,11 +403,11 @@ def _mask(allowed: npt.NDArray[Any], num_actions: int) -> Mask:
 
 
 def open_ledger(ledger: LedgerOrPath, guard: Guard) -> Ledger:
-    """The ledger of a run: a learning guard's own, the one that is given, or a new one."""
+    """The ledger to use: a learning guard's own, the given one, or a new one."""
     own = guard.ledger if isinstance(guard, OnlineShield) else None
     if isinstance(ledger, Ledger):
         if own is not None and ledger is not own:
-            raise ArgumentError("an OnlineShield keeps a ledger of its own: use shield.ledger, or pass a path.")
+            raise ArgumentError("ledger must not be another Ledger than that of an OnlineShield; pass a path, or None.")
         return ledger
     result = Ledger() if own is None else own
     if ledger is None:
@@ -417,5 +418,5 @@ def open_ledger(ledger: LedgerOrPath, guard: Guard) -> Ledger:
 
 
 def no_action(action: Any, space: Any) -> ArgumentError:
-    """The error for what is not an action at all."""
+    """The error for a value that is not an action."""
     return ArgumentError(f"an action must be one of {space}; got {action!r}")

@@ -1,21 +1,21 @@
-"""How what remains of a budget, and what else a guard carries, becomes part of an observation.
+"""Adds the remaining budget, and the other quantities that a guard carries, to observations.
 
 ============  ================================================================================================
-``"auto"``    flat where that is possible, and else a dict
+``"auto"``    flat if that is possible, otherwise a dict
 ``"flat"``    one array: ``Discrete(n)`` becomes ``MultiDiscrete([n, budget + 1])``, and arrays get one more entry
 ``"dict"``    ``{"observation": …, "remaining": …}``; works with every observation space.  Observations that are
-              dictionaries already get one more entry instead.
+              dictionaries get one more entry instead.
 ``"rllib"``   ``{"action_mask": …, "observations": …}``, the keys that RLlib's masking modules read; the
-              observations in it are flat where that is possible, and else a dict
-``"none"``    the observation as it was; what remains is in ``info`` only
+              observations in it are flat if that is possible, otherwise a dict
+``"none"``    the observation unchanged; the remaining budget is in ``info`` only
 ============  ================================================================================================
 
-A guard that carries more than what remains (steps left, risk left) has one entry per name.  Whole numbers count down
-from where an episode begins; fractions lie between 0 and 1.
+A guard that carries further quantities (steps left, risk left) adds one entry for each.  Integers count down from their
+value at the start of an episode; fractions lie between 0 and 1.
 
 ``normalised`` shows remaining / budget, between 0 and 1, in place of the integer; a flat discrete observation is then
-one-hot, so that everything in the array is of the same size.  An overspent budget reads 0: for an agent that is not
-shielded, ``info["remaining"]`` says by how much.
+one-hot, so that all entries have the same scale.  An overspent budget is shown as 0: for agents without a shield,
+``info["remaining"]`` is then negative.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from almostsure.model.mdp import Bools
 Form = Literal["auto", "flat", "dict", "rllib", "none"]
 FORMS: tuple[str, ...] = get_args(Form)
 
-INT64 = np.dtype(np.int64)  # made once: it is asked for at every step
+INT64 = np.dtype(np.int64)  # made once, since every step uses it
 Masks = npt.NDArray[np.int8]
-Limits = Mapping[str, int | None]  # what is carried: the whole number it begins with, or None for a fraction
+Limits = Mapping[str, int | None]  # by name of a carried quantity: its initial integer, or None for a fraction
 
 
 class Shown(Protocol):
-    """A space of observations with what is carried, and how to get there."""
+    """A form of observations with carried quantities: their space, and the conversion of observations."""
 
     space: Space[Any]
 
     def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
-        """One observation; ``carried`` holds numbers."""
+        """Convert one observation; ``carried`` holds numbers."""
         ...
 
     def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
-        """Many of them; ``carried`` holds arrays."""
+        """Convert a batch of observations; ``carried`` holds arrays."""
         ...
 
 
 def show(space: Space[Any], limits: Limits, form: Form, *, normalised: bool, num_actions: int) -> Shown:
-    """The observations of ``space``, with what is carried in them."""
+    """The conversion of observations of ``space`` to a form."""
     one_of("form of observation", form, FORMS)
     if form == "none":
         return _Same(space)
@@ -66,7 +66,7 @@ def show(space: Space[Any], limits: Limits, form: Form, *, normalised: bool, num
     if flat is None and form == "flat":
         raise ArgumentError(
             f"{' and '.join(limits)} cannot be appended to observations of {space}. Pass observe='dict', or 'none' to "
-            "leave them."
+            "leave observations unchanged."
         )
     shown = flat or _Beside(space, limits, normalised)
     return _WithMask(shown, num_actions) if form == "rllib" else shown
@@ -74,27 +74,27 @@ def show(space: Space[Any], limits: Limits, form: Form, *, normalised: bool, num
 
 def _flat(space: Space[Any], limits: Limits) -> Shown | None:
     counts = [limit for limit in limits.values() if limit is not None]
-    more = [limit + 1 for limit in counts]
+    sizes = [limit + 1 for limit in counts]
     if isinstance(space, Box) and len(space.shape) == 1 and _holds(space.dtype, limits):
-        most = [1 if limit is None else limit for limit in limits.values()]
-        low, high = np.append(space.low, [0] * len(most)), np.append(space.high, most)
+        largest = [1 if limit is None else limit for limit in limits.values()]
+        low, high = np.append(space.low, [0] * len(largest)), np.append(space.high, largest)
         return _Appended(Box(low.astype(space.dtype), high.astype(space.dtype), dtype=space.dtype.type))
     if len(counts) < len(limits):
-        return None  # a fraction has no place in discrete observations
+        return None  # discrete observations cannot hold fractions
     if isinstance(space, Discrete) and space.start == 0:
-        return _Row(MultiDiscrete([int(space.n), *more]))
+        return _Row(MultiDiscrete([int(space.n), *sizes]))
     if isinstance(space, MultiDiscrete) and len(space.shape) == 1 and not space.start.any():
-        return _Appended(MultiDiscrete([*space.nvec.tolist(), *more], dtype=space.dtype.type))
+        return _Appended(MultiDiscrete([*space.nvec.tolist(), *sizes], dtype=space.dtype.type))
     if isinstance(space, MultiBinary) and len(space.shape) == 1:
-        return _Appended(MultiDiscrete([*[2] * space.shape[0], *more]))
+        return _Appended(MultiDiscrete([*[2] * space.shape[0], *sizes]))
     return None
 
 
 def _holds(dtype: np.dtype[Any], limits: Limits) -> bool:
-    """Whether a Box of this type can hold every number that is carried exactly."""
+    """Whether a Box of this type can hold all carried quantities exactly."""
     if dtype.kind == "f":
-        most = 2 ** (np.finfo(dtype).nmant + 1)
-        return all(limit is None or limit <= most for limit in limits.values())
+        largest = 2 ** (np.finfo(dtype).nmant + 1)
+        return all(limit is None or limit <= largest for limit in limits.values())
     return dtype.kind in "iu" and all(
         limit is not None and limit <= int(np.iinfo(dtype).max) for limit in limits.values()
     )
@@ -112,8 +112,8 @@ def _flat_normalised(space: Space[Any], limits: Limits) -> Shown | None:
     else:
         low, high = np.full(width, -np.inf), np.full(width, np.inf)
     low, high = np.append(low, np.zeros(len(limits))), np.append(high, np.ones(len(limits)))
-    wide = Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
-    return _Appended(wide, tuple(max(limit or 1, 1) for limit in limits.values()), flattened=space)
+    box = Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+    return _Appended(box, tuple(max(limit or 1, 1) for limit in limits.values()), flattened=space)
 
 
 # ---------------------------------------------------------------------- the forms; classes, so that they can be pickled
@@ -121,7 +121,7 @@ def _flat_normalised(space: Space[Any], limits: Limits) -> Shown | None:
 
 @final
 class _Same:
-    """Observations as they were."""
+    """Unchanged observations."""
 
     def __init__(self, space: Space[Any]) -> None:
         self.space = space
@@ -134,14 +134,14 @@ class _Same:
 
 @final
 class _Row:
-    """A discrete observation, and what is carried."""
+    """A discrete observation and the carried quantities, as one row of integers."""
 
     def __init__(self, space: Space[Any]) -> None:
         self.space = space
 
     def single(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
         row = np.array((seen, *carried), INT64)
-        return row if carried[0] >= 0 else np.maximum(row, 0)  # nothing else can be overspent
+        return row if carried[0] >= 0 else np.maximum(row, 0)  # only the budget, which comes first, can be negative
 
     def batch(self, seen: Any, carried: tuple[Any, ...], mask: Masks | None) -> Any:
         result = np.empty((len(seen), 1 + len(carried)), np.int64)
@@ -153,7 +153,7 @@ class _Row:
 
 @final
 class _Appended:
-    """Further entries at the end of an array; what is not one is ``flattened`` first, discrete observations one-hot."""
+    """Arrays with the carried quantities appended; observations of ``flattened`` are flattened first."""
 
     def __init__(
         self, space: Space[Any], scales: tuple[int, ...] | None = None, flattened: Space[Any] | None = None
@@ -177,7 +177,7 @@ class _Appended:
 
 @final
 class _Beside:
-    """A dictionary; observations that are one already get further entries."""
+    """Dictionaries with the carried quantities as entries."""
 
     def __init__(self, space: Space[Any], limits: Limits, normalised: bool) -> None:
         self._limits, self._normalised = dict(limits), normalised
@@ -202,7 +202,7 @@ class _Beside:
 
 @final
 class _WithMask:
-    """RLlib's dictionary of mask and observations."""
+    """RLlib's dictionaries of mask and observations."""
 
     def __init__(self, inner: Shown, num_actions: int) -> None:
         self._inner = inner
@@ -217,7 +217,7 @@ class _WithMask:
 
 
 def show_final(form: Shown, final: Any, carried: tuple[Any, ...], ended: Bools, masks: Any = None) -> Any:
-    """What episodes ended in, with what remained then."""
+    """The final observations of the episodes that ended, with the quantities carried at that time."""
     result = np.full(len(ended), None, np.object_)
     for at in np.flatnonzero(ended).tolist():
         values = tuple(column[at].item() for column in carried)

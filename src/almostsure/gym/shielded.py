@@ -1,11 +1,10 @@
 """``ShieldedEnv``: an environment in which only safe actions can be played.
 
-It follows the run of each episode (its state and the remaining budget), shows the agent what remains, and says which
-actions the guard allows (Theorem 1; see :mod:`almostsure.shield`).  Whatever the agent does, an episode never takes
-more than ``budget`` damage.
+It follows the run of each episode (its state and the remaining budget), shows the agent the remaining budget, and
+refuses or replaces actions that the guard does not allow (Theorem 1; see :mod:`almostsure.shield`).  Whatever the agent
+does, no episode takes more than ``budget`` damage.
 
-Truncation is not termination: an episode that a time limit cuts has its budget until it is reset, and what it ended in
-keeps its mask.
+Truncation is not termination: the final observation of a truncated episode keeps its mask and its remaining budget.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from gymnasium.utils import RecordConstructorArgs
 from almostsure.arguments import names_right_word
 from almostsure.errors import AlmostSureError
 from almostsure.gym.fitting import check_kind, most_steps
-from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, Mask, StateOf
+from almostsure.gym.guarded import NO_ACTION, Forbidden, Guarded, LedgerOrPath, Mask, StateOf
 from almostsure.gym.observation import Form
 from almostsure.learn.ledger import Episode
 from almostsure.model.build.damage import check_reset
 from almostsure.shield.protocol import Guard, Run
 
-NONE: frozenset[int] = frozenset()  # nothing may be played before the first reset, and after the end
-MOST_KEPT = 1 << 17  # transitions whose consequences are kept
+NONE: frozenset[int] = frozenset()  # the allowed actions before the first reset, and after the end of an episode
+MAX_CACHED = 1 << 17  # transitions
 
 
 class Stage(NamedTuple):
-    """Where an episode is, and what may be played there."""
+    """A point of an episode: its run, and the allowed actions."""
 
     run: Run
-    carried: tuple[Any, ...]  # what of the run is shown beside its state
+    carried: tuple[Any, ...]  # the carried quantities that are observed
     allowed: frozenset[int]
     mask: Mask
-    info: dict[str, Any]  # the damage of the step, what is carried by name, and perhaps why nothing can follow
+    info: dict[str, Any]  # the damage of the step, carried quantities by name, and perhaps "violation" or "stuck"
 
 
 @names_right_word
@@ -52,41 +51,41 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     env
         A Gymnasium environment with discrete actions, numbered as in the shield's model.
     shield
-        A :class:`almostsure.Shield` of the environment's model, whether that was built or learned, an
-        :class:`almostsure.OnlineShield`, or any other :class:`almostsure.shield.Guard`.  One that is for a number of
-        steps counts no more of them than the environment's own limit (``TimeLimit``, ``max_episode_steps``), and ends
-        an episode after the last one that it is for.
+        A :class:`almostsure.Shield` of the environment's model, built or learned, an
+        :class:`almostsure.OnlineShield`, or any other :class:`almostsure.shield.Guard`.  If it has a horizon, that is
+        shortened to the environment's own limit (``TimeLimit``, ``max_episode_steps``), and episodes are truncated
+        after its last step.
     budget
         The budget of every episode.
     observe
-        How observations show what remains: ``"flat"``, ``"dict"``, ``"rllib"`` or ``"none"``; by default flat where
-        that is possible, and else a dict.  See :mod:`almostsure.gym.observation`.
+        How observations show the remaining budget: ``"flat"``, ``"dict"``, ``"rllib"`` or ``"none"``; by default flat
+        if that is possible, otherwise a dict.  See :mod:`almostsure.gym.observation`.
     normalised
-        Show remaining / budget instead of the number itself.
+        Show remaining / budget instead of remaining.
     forbidden
         What to do with an action that is not allowed: ``"raise"`` NoSafeAction, or ``"replace"`` it.
     fallback
-        What replaces it: a policy or solution of the model.  Without one, or where that plays what is not allowed
-        either, the allowed action with the least minimal budget, of several the first.
+        A policy or solution of the model, whose actions replace forbidden ones.  Without one, or if its action is not
+        allowed either, the replacement is the first allowed action with the least minimal budget.
     state_of
-        ``state_of(observation, env)`` returns the model's state, by index or name, for observations that are not states
-        and where the shield was not learned with an ``encode`` of its own.
+        ``state_of(observation, env)`` returns the model's state, by index or name.  Needed if observations are not
+        states, unless the shield was learned with ``encode``.
     ledger
-        A :class:`almostsure.learn.Ledger` in which every episode is noted, or the path of a file to which it is
-        appended as a line of JSON.  ``env.ledger`` exists in any case; with an online shield it is the shield's, so
-        that surprises and violations are in it too.
+        A :class:`almostsure.learn.Ledger` that records every episode, or the path of a file to which episodes are
+        appended as lines of JSON.  ``env.ledger`` exists in any case; with an online shield it is the shield's, which
+        also records surprises and violations.
 
     Notes
     -----
-    ``info`` holds ``damage`` (of the step), ``remaining`` and whatever else the guard carries, ``action_mask`` (int8,
-    as ``Discrete.sample`` wants it), ``executed_action`` (−1 after a reset) and whether it ``replaced`` the one that
-    was given, ``interventions`` (replaced actions so far in the episode), and ``cost``, which is the damage unless the
-    environment has its own.
+    ``info`` holds ``damage`` (of the step), ``remaining`` and the other quantities that the guard carries,
+    ``action_mask`` (int8, for ``Discrete.sample``), ``executed_action`` (−1 after a reset), ``replaced`` (whether it
+    differs from the given action), ``interventions`` (replaced actions so far in the episode), and ``cost``, which is
+    the damage unless the environment has its own.
 
-    A guard that takes risks may let an episode overspend: ``info["violation"]`` says at which step.  With an online
-    shield surprises happen.  One that overspends, or after which nothing safe is known, truncates the
-    episode with ``info["violation"]`` or ``info["stuck"]``.  Several environments may share the shield: what one has
-    learned since another saw its mask holds for that one too, and an action that is no longer safe is replaced.
+    With a guard that accepts a risk, an episode may overspend; that step has ``info["violation"]``.  With an online
+    shield there are surprises: one that overspends, or after which no safe action is known, truncates the episode with
+    ``info["violation"]`` or ``info["stuck"]``.  Several environments may share an online shield.  If one environment's
+    steps show that an action which another's last mask allowed is unsafe, that action is replaced.
 
     Examples
     --------
@@ -97,7 +96,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     >>> observation, info = env.reset(seed=0)
     >>> observation, info["remaining"], env.action_masks()
     (array([0, 1]), 1, array([ True,  True]))
-    >>> observation, reward, terminated, truncated, info = env.step(0)  # left: earns 1, hurts by 1
+    >>> observation, reward, terminated, truncated, info = env.step(0)  # left: reward 1, damage 1
     >>> observation, info["remaining"], env.action_masks()
     (array([0, 0]), 0, array([False,  True]))
     """
@@ -115,26 +114,32 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         state_of: StateOf | None = None,
         ledger: LedgerOrPath = None,
     ) -> None:
-        told: dict[str, Any] = {"forbidden": forbidden, "fallback": fallback, "state_of": state_of, "ledger": ledger}
+        options: dict[str, Any] = {"forbidden": forbidden, "fallback": fallback, "state_of": state_of, "ledger": ledger}
         RecordConstructorArgs.__init__(
-            self, shield=shield, budget=budget, observe=observe, normalised=normalised, _disable_deepcopy=True, **told
+            self,
+            shield=shield,
+            budget=budget,
+            observe=observe,
+            normalised=normalised,
+            _disable_deepcopy=True,
+            **options,
         )
         check_kind(env, gymnasium.Env)
         gymnasium.Wrapper.__init__(self, env)
         self.guarded = Guarded(
-            shield, budget, most_steps=most_steps(env), plays=getattr(env.unwrapped, "mdp", None), **told
+            shield, budget, most_steps=most_steps(env), plays=getattr(env.unwrapped, "mdp", None), **options
         )
         self.guarded.fit(env, env.observation_space, env.action_space)
         self.shown = self.guarded.show(env.observation_space, observe, normalised=normalised)
         self.observation_space = self.shown.space
         self.budget, self.ledger = self.guarded.budget, self.guarded.ledger
-        self._stages: dict[Any, Stage] = {}  # by run, action, what was seen and said, and its type; of a fixed guard
+        self._stages: dict[Any, Stage] = {}  # of a fixed guard: by run, action, observed state, damage and its type
         self._stage: Stage | None = None
-        self._allowed = self._offered = NONE  # offered: what the agent last saw to be allowed
+        self._allowed = self._offered = NONE  # offered: the actions that the agent's last mask allowed
         self._number = self._steps = self._interventions = 0
         self._reward = 0.0
-        self._seen: Any = None  # the last observation, to be shown again where a guard that learns breaks off
-        self._point: Any = None  # the last one's coordinates, for a guard that watches
+        self._seen: Any = None  # the last observation, returned again if a learning guard ends the episode
+        self._point: Any = None  # its coordinates, for a guard that watches
 
     # ------------------------------------------------------------------ an episode
 
@@ -142,7 +147,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         """Begin an episode with the whole budget."""
         if self._allowed and self._steps:
             self._note("reset")
-        self._allowed = NONE  # until all is well
+        self._allowed = NONE  # in case the reset fails
         observation, info = self.env.reset(seed=seed, options=options)
         check_reset(info, "damage" if "damage" in info else "cost")
         state, point = self.guarded.place(observation, self.env)
@@ -151,42 +156,42 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._stage = stage = self._at(run, self.budget)
         self._allowed = self._offered = stage.allowed
         self._seen, self._point = observation, point
-        return self.shown.single(observation, stage.carried, stage.mask), self._info(info, stage, NOWHERE, False)
+        return self.shown.single(observation, stage.carried, stage.mask), self._info(info, stage, NO_ACTION, False)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Play an action, if it is allowed; otherwise do what ``forbidden`` says."""
+        """Play an action, if it is allowed; otherwise raise or replace it, according to ``forbidden``."""
         guarded = self.guarded
-        if guarded.learns and not self._look_again():
-            return self._break_off()
+        if guarded.learns and not self._refresh():
+            return self._truncate()
         before = self._stage
         try:
             chosen = index(action)
         except TypeError:
-            chosen = NOWHERE
+            chosen = NO_ACTION
         replaced = False
         if chosen not in self._allowed or before is None:
             before, chosen, replaced = self._instead(action)
             action = chosen
-        self._allowed = NONE  # until all is well: after an error nothing may be played before a reset
+        self._allowed = NONE  # in case of an error: it makes a reset necessary
         observation, reward, terminated, truncated, info = self.env.step(action)
         guarded.count_steps(1)
-        said = info["damage"] if "damage" in info else info.get("cost")
-        if said is None and guarded.damage is not None:
-            said = guarded.damage(before.run[0], chosen, observation, float(reward), bool(terminated))
+        damage = info["damage"] if "damage" in info else info.get("cost")
+        if damage is None and guarded.damage is not None:
+            damage = guarded.damage(before.run[0], chosen, observation, float(reward), bool(terminated))
         try:
             seen, point = guarded.place(observation, self.env)
             if guarded.watching is not None:
                 guarded.watch([self._point], [chosen], [point])
                 self._point = point
             try:
-                stage = self._stages.get((before.run, chosen, seen, terminated, said, type(said)))
-            except TypeError:  # what is said cannot be looked up, and will be refused
+                stage = self._stages.get((before.run, chosen, seen, terminated, damage, type(damage)))
+            except TypeError:  # a damage that is not hashable, and will be refused
                 stage = None
             if stage is None:
-                stage = self._follow(before.run, chosen, seen, bool(terminated), said, float(reward))
+                stage = self._follow(before.run, chosen, seen, bool(terminated), damage, float(reward))
         except AlmostSureError:
             self._steps += 1
-            self._write(guarded.note_error(before.run, chosen, said), "error")
+            self._write(guarded.note_error(before.run, chosen, damage), "error")
             raise
         self._stage, self._seen = stage, observation
         self._steps += 1
@@ -203,9 +208,9 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         return self.shown.single(observation, stage.carried, stage.mask), reward, terminated, truncated, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Which actions are allowed now, as sb3-contrib asks for it: a new array."""
+        """The mask of allowed actions, as a new array; the method that sb3-contrib calls."""
         if self.guarded.learns:
-            self._look_again()
+            self._refresh()
             self._offered = self._allowed
         if self._stage is None:
             raise ResetNeeded("call reset() before action_masks()")
@@ -213,78 +218,81 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     @property
     def remaining(self) -> int:
-        """What is left of the budget of this episode."""
+        """The remaining budget of this episode."""
         return 0 if self._stage is None else int(self._stage.carried[0])
 
-    # ------------------------------------------------------------------ pieces
+    # ------------------------------------------------------------------ stages
 
     def _at(self, run: Run, before: int) -> Stage:
-        """The stage of a run that had ``before`` left until its last step."""
+        """The stage of a run whose remaining budget was ``before`` until its last step."""
         guarded, carried = self.guarded, self.guarded.shown(run)
         info = {"damage": before - carried[0], **dict(zip(guarded.shows, carried, strict=True))}
         if carried[0] < 0 <= before:
             info["violation"] = True
-        mask, goes_on = guarded.look(run)
-        if not goes_on and guarded.learns:
+        mask, continues = guarded.look(run)
+        if not continues and guarded.learns:
             info.setdefault("violation" if carried[0] < 0 else "stuck", True)
-        return Stage(run, carried, frozenset(np.flatnonzero(mask).tolist()) if goes_on else NONE, mask, info)
+        return Stage(run, carried, frozenset(np.flatnonzero(mask).tolist()) if continues else NONE, mask, info)
 
     def _follow(self, run: Run, action: int, seen: int, terminated: bool, damage: Any, reward: float) -> Stage:
-        """The stage after a step; kept for the next time, if the guard is fixed."""
+        """The stage after a step; cached if the guard is fixed."""
         stage = self._at(self.guarded.follow(run, action, seen, terminated, damage, reward), run[1])
         if self.guarded.is_fixed and (damage is None or isinstance(damage, (int, np.integer))):
-            if len(self._stages) >= MOST_KEPT:
+            if len(self._stages) >= MAX_CACHED:
                 self._stages.clear()
             self._stages[run, action, seen, terminated, damage, type(damage)] = stage
         return stage
 
     def _info(self, info: dict[str, Any], stage: Stage, action: int, replaced: bool) -> dict[str, Any]:
-        said = {"cost": stage.info["damage"], **info, **stage.info}
-        said["action_mask"] = stage.mask.copy()
-        said["executed_action"] = action
-        said["replaced"] = replaced
-        said["interventions"] = self._interventions
-        return said
+        result = {"cost": stage.info["damage"], **info, **stage.info}
+        result["action_mask"] = stage.mask.copy()
+        result["executed_action"] = action
+        result["replaced"] = replaced
+        result["interventions"] = self._interventions
+        return result
 
     def _instead(self, action: Any) -> tuple[Stage, int, bool]:
-        """The stage, what is played in it, and whether that replaces an action that is not allowed."""
+        """The stage, the action to play in it, and whether that replaces a forbidden one."""
         if not self._allowed or self._stage is None:
             raise ResetNeeded("there is no episode: call reset() before step()")
         chosen, run = self.guarded.action(action, self.action_space), self._stage.run
-        if chosen in self._allowed:  # an array with one entry
+        if chosen in self._allowed:  # it was given as an array with one entry
             return self._stage, chosen, False
         played = self.guarded.instead(run, chosen, was_offered=chosen in self._offered)
         self._interventions += 1
         return self._stage, played, True
 
-    def _look_again(self) -> bool:
-        """Whether anything is still safe: others who share a learning guard may have taught it since the last step."""
+    def _refresh(self) -> bool:
+        """Update the allowed actions; False if none is safe any more.
+
+        A learning guard may have learned from other environments since the last step.
+        """
         if self._allowed and self._stage is not None:
             self._stage = self._at(self._stage.run, self._stage.run[1])
-            self._allowed = self._stage.allowed or self._allowed  # where nothing is, the next step breaks off
+            self._allowed = self._stage.allowed or self._allowed  # if none is, the next step truncates the episode
             return bool(self._stage.allowed)
         return True
 
-    def _break_off(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """End an episode in which nothing is safe any more, without another step."""
+    def _truncate(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """End an episode without a safe action, without another step of the environment."""
         assert self._stage is not None
         self._allowed = NONE
-        info = self._info({}, self._stage, NOWHERE, False)
+        info = self._info({}, self._stage, NO_ACTION, False)
         self._note("truncated", info)
         return self.shown.single(self._seen, self._stage.carried, self._stage.mask), 0.0, False, True, info
 
     def _note(self, ended: str, info: dict[str, Any] | None = None) -> None:
-        """Note that the episode is over."""
+        """Record the end of the episode, and its reason."""
         assert self._stage is not None
-        broken = info is not None and not self._stage.allowed
-        why = next((word for word in ("violation", "stuck") if broken and info and info.get(word)), ended)
-        self._write(self.budget - self.remaining, why)
+        if info is not None and not self._stage.allowed:
+            ended = next((reason for reason in ("violation", "stuck") if info.get(reason)), ended)
+        self._write(self.budget - self.remaining, ended)
 
     def _write(self, damage: int, ended: Any) -> None:
-        """Write the episode into the ledger, with its damage in all."""
+        """Write the episode into the ledger, with its total damage."""
         self._number += 1
-        lived = self._number, self._steps, self._reward, damage, self.budget, self._interventions
-        self.guarded.ledger.note(Episode(*lived, ended, risk=self.guarded.risk))
+        totals = self._number, self._steps, self._reward, damage, self.budget, self._interventions
+        self.guarded.ledger.note(Episode(*totals, ended, risk=self.guarded.risk))
 
 
 def shielded_in(env: Any) -> ShieldedEnv | None:

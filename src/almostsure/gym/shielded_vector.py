@@ -1,4 +1,4 @@
-"""``ShieldedVectorEnv``: many shielded environments, with one look-up for all of them."""
+"""``ShieldedVectorEnv``: many shielded environments, with one look-up of the shield per step."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.arguments import as_python, names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError
-from almostsure.gym.autoreset import Infos, Resets, merge_exactly, said, some, write
+from almostsure.gym.autoreset import Infos, Resets, any_set, info_of_step, merge_exactly, with_columns
 from almostsure.gym.damage import check_resets
 from almostsure.gym.fitting import check_kind, most_steps
-from almostsure.gym.guarded import NOWHERE, Forbidden, Guarded, LedgerOrPath, StateOf, no_action
+from almostsure.gym.guarded import NO_ACTION, Forbidden, Guarded, LedgerOrPath, StateOf, no_action
 from almostsure.gym.observation import Form, show_final
 from almostsure.learn.ledger import Episode
 from almostsure.model.mdp import Bools
@@ -28,24 +28,23 @@ Numbers = npt.NDArray[np.int64]
 @names_right_word
 @final
 class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
-    """A vector environment none of whose episodes ever takes more than ``budget`` damage.
+    """A vector environment in which no episode takes more than ``budget`` damage.
 
-    The parameters are those of :class:`ShieldedEnv`, around a Gymnasium vector environment in any of its autoreset
-    modes.  ``infos`` holds the same entries, one row per environment; ``action_masks()`` is [num_envs, num_actions].
-    What environments say in different types (False, 2, 0.5) is read as each says it, not as Gymnasium would merge it;
-    a vector that makes its arrays of damage itself is taken at its word.
+    It wraps a Gymnasium vector environment in any autoreset mode, with the parameters of :class:`ShieldedEnv`.
+    ``infos`` has the same entries, one row per environment; ``action_masks()`` is [num_envs, num_actions].  Damages of
+    different types (False, 2, 0.5) are read from each environment, before Gymnasium's merging converts them; the
+    vector's own arrays of damage are used as they are.
 
-    An :class:`almostsure.OnlineShield` is shared by all of them.  It may have to end the episode of one environment
-    early, so it needs a vector that you reset yourself: ``autoreset_mode=AutoresetMode.DISABLED``.
+    An :class:`almostsure.OnlineShield` is shared by all environments.  It may end the episode of one environment early,
+    so it needs a vector that you reset yourself: ``autoreset_mode=AutoresetMode.DISABLED``.
 
-    Where environments have wrappers of their own, or run in Stable-Baselines3's vector environments, shield each with
-    :class:`ShieldedEnv` instead; this form is the faster one.
+    If environments have wrappers of their own, or run in a vector environment of Stable-Baselines3, shield each with
+    :class:`ShieldedEnv` instead, which is slower.
 
     Parameters
     ----------
     env, shield, budget, observe, normalised, forbidden, fallback, state_of, ledger
-        See :class:`ShieldedEnv`.  ``state_of`` gets the environment itself where it is in this process, and None
-        otherwise.
+        See :class:`ShieldedEnv`.  ``state_of`` gets the environment itself if it is in this process, otherwise None.
 
     Examples
     --------
@@ -79,20 +78,20 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._envs = getattr(env.unwrapped, "envs", None) or [None] * env.num_envs
         parts = [env, *(inner for inner in self._envs if inner is not None)]
         limits = [steps for part in parts if (steps := most_steps(part)) is not None]
-        told: dict[str, Any] = {"forbidden": forbidden, "fallback": fallback, "state_of": state_of, "ledger": ledger}
+        options: dict[str, Any] = {"forbidden": forbidden, "fallback": fallback, "state_of": state_of, "ledger": ledger}
         self.guarded = Guarded(
             shield,
             budget,
             most_steps=max(limits, default=None),
             plays=getattr((self._envs[0] or env).unwrapped, "mdp", None),
-            **told,
+            **options,
         )
         self._resets = Resets(env)
         merge_exactly(env)
         if self.guarded.learns and self._resets.mode != AutoresetMode.DISABLED:
             raise ArgumentError(
-                "an OnlineShield may end the episode of one environment early, so the vector must be one that you "
-                f"reset yourself; this one resets by {self._resets.mode.value}. Make it with "
+                "an OnlineShield may end the episode of one environment early, so the vector must not reset its "
+                f"environments itself; its autoreset mode is {self._resets.mode.value}. Make it with "
                 "autoreset_mode=AutoresetMode.DISABLED, and reset those that ended with options={'reset_mask': …}."
             )
         for part in parts:
@@ -104,59 +103,59 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self.observation_space = batch_space(self.shown.space, env.num_envs)
         self.budget, self.ledger = self.guarded.budget, self.guarded.ledger
         count, space = env.num_envs, self.guarded.space
-        self._all, self._none, self._rows = self._resets.everybody, np.zeros(count, np.int64), np.arange(count)
-        self._run: Run = ()  # arrays, from the first reset on
+        self._all, self._zeros, self._rows = self._resets.all_envs, np.zeros(count, np.int64), np.arange(count)
+        self._run: Run = ()  # arrays, after the first reset
         self._points: list[Any] = [None] * count  # the last coordinates, for a guard that watches
         self._steps, self._interventions = np.zeros((2, count), np.int64)
         self._episodes = [0] * count
         self._rewards = np.zeros(count)
         self._masks: npt.NDArray[np.int8] = np.zeros((count, space.num_actions), np.int8)
-        self._violated: Bools = np.zeros(count, np.bool_)  # where the last step took more than was left
-        self._stuck: Bools = np.zeros(count, np.bool_)  # where a learning guard knows nothing safe
-        self._over: Bools = np.zeros(count, np.bool_)  # where no step of the guard's horizon is left
+        self._violated: Bools = np.zeros(count, np.bool_)  # the last step's damage exceeded the remaining budget
+        self._stuck: Bools = np.zeros(count, np.bool_)  # a learning guard knows no safe action
+        self._over: Bools = np.zeros(count, np.bool_)  # no step of the guard's horizon is left
 
     # ------------------------------------------------------------------ episodes
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
         """Begin episodes with the whole budget: in all environments, or in those of ``options["reset_mask"]``."""
-        who, over = self._resets.chosen(options), self._resets.over
+        selected, over = self._resets.selected(options), self._resets.over
         if over is not None:
-            for at in np.flatnonzero(who & ~over & (self._steps > 0)).tolist():
+            for at in np.flatnonzero(selected & ~over & (self._steps > 0)).tolist():
                 self._note(at, "reset")
-        self._resets.over = None  # until all is well
+        self._resets.over = None  # in case the reset fails
         observations, infos = self.env.reset(seed=seed, options=options)
-        check_resets(infos, who, "damage" if "damage" in infos else "cost")
-        states, self._points = self._find(observations, who)
-        self._begin(who, states)
+        check_resets(infos, selected, "damage" if "damage" in infos else "cost")
+        states, self._points = self._states(observations, selected)
+        self._begin(selected, states)
         self._resets.over = over
-        self._resets.reset(who)
+        self._resets.finish_reset(selected)
         seen = self.shown.batch(observations, self.guarded.shown(self._run), self._masks)
-        return seen, self._infos(infos, who, self._none, self._none + NOWHERE, self._none != 0)
+        return seen, self._infos(infos, selected, self._zeros, self._zeros + NO_ACTION, self._zeros != 0)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
-        """Play one action in each environment, if it is allowed; otherwise do what ``forbidden`` says."""
+        """Play one action per environment, if it is allowed; otherwise raise or replace it, as ``forbidden`` says."""
         played, replaced = self._checked(actions)
-        acting = self._resets.before()
+        acting = self._resets.begin_step()
         before = self._run if self.guarded.is_sure else tuple(column.copy() for column in self._run)
         observations, rewards, terminated, truncated, infos = self.env.step(played)
         self.guarded.count_steps(int(np.count_nonzero(acting)))
         ended: Bools = terminated | truncated
         final = self._resets.final(infos, ended)
         try:
-            seen, points = self._find(observations, None)
+            seen, points = self._states(observations, None)
             reached, ends = (seen, points) if final is None else self._finals(infos["final_obs"], ended, seen, points)
             if self.guarded.watching is not None:
-                who = acting.nonzero()[0].tolist()
-                self.guarded.watch([self._points[at] for at in who], played[who].tolist(), [ends[at] for at in who])
+                rows = acting.nonzero()[0].tolist()
+                self.guarded.watch([self._points[at] for at in rows], played[rows].tolist(), [ends[at] for at in rows])
                 self._points = points
-            told = self._said(infos, final, ended, acting)
-            if told is None and self.guarded.damage is not None:
+            reported = self._reported(infos, final, ended, acting)
+            if reported is None and self.guarded.damage is not None:
                 steps = zip(self._run[0], played, reached, rewards, terminated, strict=True)
-                told = np.array([self.guarded.damage(*step) for step in steps], np.float64)
+                reported = np.array([self.guarded.damage(*step) for step in steps], np.float64)
             if self.guarded.learns:
-                damages = self._learn(played, reached, terminated, told, rewards)
+                damages = self._learn(played, reached, terminated, reported, rewards)
             else:
-                damages = self._follow(played, reached, acting, terminated, told)
+                damages = self._follow(played, reached, acting, terminated, reported)
         except AlmostSureError:
             self._note_error(acting, played, infos, final, ended)
             raise
@@ -164,45 +163,45 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._rewards += rewards
         if not self.guarded.is_sure:
             self._note_violations(before, played, damages)
-        executed = played if acting is self._all else np.where(acting, played, NOWHERE)
-        self._look()
+        executed = played if acting is self._all else np.where(acting, played, NO_ACTION)
+        self._update_masks()
         if self.guarded.learns or self.guarded.counts_steps:
             truncated = truncated | ((self._stuck | (self._over & acting)) & ~terminated)
             self._check_ended(ended, acting)
             ended = terminated | truncated
         for at in ended.nonzero()[0].tolist():
-            self._note(at, self._why(at, bool(terminated[at])))
+            self._note(at, self._reason(at, bool(terminated[at])))
         if final is not None:
             infos = {**infos, "final_info": self._infos(final, ended, damages, executed, replaced)}
             carried = self.guarded.shown(self._run)
             infos["final_obs"] = show_final(self.shown, infos["final_obs"], carried, ended, self._masks)
-            damages, executed = np.where(ended, 0, damages), np.where(ended, NOWHERE, executed)
+            damages, executed = np.where(ended, 0, damages), np.where(ended, NO_ACTION, executed)
             replaced = replaced & ~ended
         if final is not None or acting is not self._all:
-            began = ended if final is not None else ~acting
-            check_resets(infos, began, "damage" if "damage" in infos else "cost")
-            self._begin(began, seen)
-        self._resets.step(ended)
+            selected = ended if final is not None else ~acting
+            check_resets(infos, selected, "damage" if "damage" in infos else "cost")
+            self._begin(selected, seen)
+        self._resets.finish_step(ended)
         shown = self.shown.batch(observations, self.guarded.shown(self._run), self._masks)
         infos = self._infos(infos, self._all, damages, executed, replaced)
         return shown, rewards, terminated, truncated, infos
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Which actions are allowed now, [num_envs, num_actions]: a new array."""
+        """The masks of allowed actions, [num_envs, num_actions]: a new array."""
         if self._resets.over is None:
             raise ResetNeeded("call reset() before action_masks()")
         return self._masks.astype(np.bool_)
 
     @property
     def remaining(self) -> Numbers:
-        """What is left of the budgets of these episodes: a new array."""
-        return np.array(self._run[1]) if self._run else self._none.copy()
+        """The remaining budgets of these episodes: a new array."""
+        return np.array(self._run[1]) if self._run else self._zeros.copy()
 
     # ------------------------------------------------------------------ runs
 
-    def _begin(self, who: Bools, states: Numbers) -> None:
-        """Begin the runs of some environments in these states."""
-        for at in who.nonzero()[0].tolist():
+    def _begin(self, selected: Bools, states: Numbers) -> None:
+        """Begin the runs of the selected environments in these states."""
+        for at in selected.nonzero()[0].tolist():
             run, mask = self.guarded.begin(states.item(at))
             if not self._run:
                 self._run = tuple(np.full(self.num_envs, value) for value in run)
@@ -212,150 +211,149 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             self._steps[at] = self._rewards[at] = self._interventions[at] = self._violated[at] = 0
 
     def _follow(
-        self, actions: Numbers, seen: Numbers, acting: Bools, terminated: Bools, told: npt.NDArray[Any] | None
+        self, actions: Numbers, seen: Numbers, acting: Bools, terminated: Bools, reported: npt.NDArray[Any] | None
     ) -> Numbers:
-        """Carry on the runs of those who acted; returns their damages, 0 for those that were reset."""
+        """Continue the runs that acted; returns the damages, 0 for environments that were reset."""
         guarded, before = self.guarded, self._run
-        reached = (
-            guarded.arrived_many(before[0], actions, seen, terminated)
-            if guarded.only_ends or some(terminated)
-            else seen
-        )
+        reached = seen
+        if guarded.only_ends or any_set(terminated):
+            reached = guarded.arrived_many(before[0], actions, seen, terminated)
         if acting is self._all:
-            self._run = guarded.after(before, actions, reached, told)
+            self._run = guarded.after(before, actions, reached, reported)
             damages: Numbers = before[1] - self._run[1]
             return damages
-        who = acting.nonzero()[0]
-        part = tuple(column[who] for column in before)
-        after = guarded.after(part, actions[who], reached[who], None if told is None else told[who])
+        rows = acting.nonzero()[0]
+        part = tuple(column[rows] for column in before)
+        after = guarded.after(part, actions[rows], reached[rows], None if reported is None else reported[rows])
         for column, values in zip(before, after, strict=True):
-            column[who] = values  # the others begin a run in a moment
-        damages = self._none.copy()
-        damages[who] = part[1] - after[1]
+            column[rows] = values  # the caller begins new runs in the other rows
+        damages = self._zeros.copy()
+        damages[rows] = part[1] - after[1]
         return damages
 
     def _learn(
-        self, actions: Numbers, seen: Numbers, terminated: Bools, told: npt.NDArray[Any] | None, rewards: Any
+        self, actions: Numbers, seen: Numbers, terminated: Bools, reported: npt.NDArray[Any] | None, rewards: Any
     ) -> Numbers:
-        """Carry on all runs one by one: what one of them teaches a guard holds for the next; returns their damages."""
+        """Continue all runs one by one, since the guard learns from each; returns the damages."""
         before, runs = self._run[1], []
         for at in range(self.num_envs):
-            damage = None if told is None else as_python(told[at])
+            damage = None if reported is None else as_python(reported[at])
             step = self._one(at), int(actions[at]), int(seen[at]), bool(terminated[at])
             runs.append(self.guarded.follow(*step, damage, float(rewards[at])))
         self._run = tuple(np.array(column) for column in zip(*runs, strict=True))
         damages: Numbers = before - self._run[1]
         return damages
 
-    def _look(self) -> None:
+    def _update_masks(self) -> None:
         """Look up the masks of all runs."""
         guarded = self.guarded
         if guarded.counts_steps:
             self._over = self._run[guarded.steps_at] == 0
-            if some(self._over):
-                self._look_within()
+            if any_set(self._over):
+                self._update_masks_within()
                 return
         if not guarded.learns:
             self._masks = guarded.guard.mask(*self._run).view(np.int8)  # a new array
             return
         for at in range(self.num_envs):
-            self._masks[at], goes_on = guarded.look(self._one(at))
-            self._stuck[at] = not goes_on
+            self._masks[at], continues = guarded.look(self._one(at))
+            self._stuck[at] = not continues
 
-    def _look_within(self) -> None:
-        """Look up the masks of runs some of which have no step left."""
+    def _update_masks_within(self) -> None:
+        """Look up the masks if some runs have no step left."""
         self._masks = np.zeros_like(self._masks)
-        goes_on = np.flatnonzero(~self._over)
-        if goes_on.size:
-            self._masks[goes_on] = self.guarded.guard.mask(*(column[goes_on] for column in self._run))
+        rows = np.flatnonzero(~self._over)
+        if rows.size:
+            self._masks[rows] = self.guarded.guard.mask(*(column[rows] for column in self._run))
         for at in np.flatnonzero(self._over).tolist():
-            self._masks[at] = self.guarded.any_row(int(self._run[0][at]))
+            self._masks[at] = self.guarded.unrestricted_row(int(self._run[0][at]))
 
     def _check_limits(self, limits: list[int]) -> None:
-        """Refuse a vector that resets by itself, unless its episodes end within the guard's horizon."""
+        """Raise if a vector resets by itself and its episodes may be longer than the guard's horizon."""
         horizon = getattr(self.guarded.guard, "horizon", None)
         if self._resets.mode == AutoresetMode.DISABLED or horizon is None:
             return
         if not limits or max(limits) > horizon:
             raise ArgumentError(
-                f"the environments must end their episodes within the {horizon:,} steps that the shield is for; this "
+                f"the environments must end their episodes within the shield's horizon of {horizon:,} steps; this "
                 f"vector resets by itself, and its limit is {max(limits, default=None)}. Make it with "
-                f"max_episode_steps={horizon}, or "
-                "with autoreset_mode=AutoresetMode.DISABLED and reset it yourself."
+                f"max_episode_steps={horizon}, or with autoreset_mode=AutoresetMode.DISABLED and reset it yourself."
             )
 
     def _check_ended(self, ended: Bools, acting: Bools) -> None:
-        """Refuse an episode that a vector which resets by itself did not end in time."""
+        """Raise if a vector that resets by itself has not ended an episode within the horizon."""
         late = self._over & acting & ~ended
-        if self._resets.mode != AutoresetMode.DISABLED and some(late):
+        if self._resets.mode != AutoresetMode.DISABLED and any_set(late):
             raise ModelError(
-                f"environment {int(np.argmax(late))} must have ended its episode: no step is left of the horizon, and "
-                "nothing is promised beyond it"
+                f"environment {int(np.argmax(late))} must have ended its episode: no step of the horizon is left, and "
+                "the shield promises nothing beyond it"
             )
 
     def _one(self, at: int) -> Run:
         return tuple(column[at].item() for column in self._run)
 
-    def _why(self, at: int, terminated: bool) -> str:
+    def _reason(self, at: int, terminated: bool) -> str:
+        """The reason why an episode ended, for the ledger."""
         if self._stuck[at]:
             return "violation" if self._violated[at] else "stuck"
         return "terminated" if terminated else "truncated"
 
-    # ------------------------------------------------------------------ what the environments say
+    # ------------------------------------------------------------------ observations and reported damages
 
-    def _find(self, observations: Any, who: Bools | None) -> tuple[Numbers, list[Any]]:
-        """The states that observations show, and their coordinates; only those of ``who`` need show any."""
+    def _states(self, observations: Any, selected: Bools | None) -> tuple[Numbers, list[Any]]:
+        """The states that observations show, and their coordinates; of all environments, or the selected ones."""
         guarded = self.guarded
         if guarded.plain and np.asarray(observations).dtype.kind in "iu":
-            states = np.array(observations, np.int64)  # a copy: the agent gets the observations as they are
-            strange = states.view(np.uint64) >= guarded.num_seen  # negative ones read as huge
-            if not some(strange):
+            states = np.array(observations, np.int64)  # a copy, since the agent gets the observations themselves
+            invalid = states.view(np.uint64) >= guarded.num_seen  # negative numbers become large ones
+            if not any_set(invalid):
                 return states, self._points
         each = list(iterate(self.env.observation_space, observations))
-        counts = self._all if who is None else who
+        needed = self._all if selected is None else selected
         places = [
-            guarded.place(seen, self._envs[at]) if counts[at] else (0, self._points[at]) for at, seen in enumerate(each)
+            guarded.place(seen, self._envs[at]) if needed[at] else (0, self._points[at]) for at, seen in enumerate(each)
         ]
         return np.array([state for state, _ in places], np.int64), [point for _, point in places]
 
     def _finals(self, finals: Any, ended: Bools, seen: Numbers, points: list[Any]) -> tuple[Numbers, list[Any]]:
-        """What each step led to: for episodes that ended, not where the next one begins."""
+        """The states and coordinates after the steps: of episodes that ended, those of their final observations."""
         states, reached = seen.copy(), list(points)
         for at in np.flatnonzero(ended).tolist():
             states[at], reached[at] = self.guarded.place(finals[at], self._envs[at])
         return states, reached
 
-    def _said(self, infos: Infos, final: Infos | None, ended: Bools, acting: Bools) -> npt.NDArray[Any] | None:
-        """The damages that those who acted say, None where they do not; None if none of them does."""
+    def _reported(self, infos: Infos, final: Infos | None, ended: Bools, acting: Bools) -> npt.NDArray[Any] | None:
+        """The damages that environments report, with None for those that do not; None if none of them does."""
         keys = [key for key in ("damage", "cost") if key in infos or key in (final or {})]
         if not keys:
             return None
         for key in keys:
-            shape = np.shape(infos.get(key, self._none))
+            shape = np.shape(infos.get(key, self._zeros))
             if shape != (self.num_envs,):
                 raise ModelError(
                     f"infos[{key!r}] must hold one number per environment, shape [{self.num_envs}]; got shape "
                     f"{list(shape)}. Make it a row: infos[{key!r}][:, 0], for example."
                 )
-        if final is None and np.all(infos.get(f"_{keys[0]}", True) | ~acting):  # the common case, at once
+        if final is None and np.all(infos.get(f"_{keys[0]}", True) | ~acting):  # the common case
             return np.asarray(infos[keys[0]])
         each: npt.NDArray[Any] = np.full(self.num_envs, None, object)
         for at in range(self.num_envs):
-            each[at] = self._told(infos, final, ended, keys, at)
+            each[at] = self._reported_by(at, infos, final, ended, keys)
         return each
 
-    def _told(self, infos: Infos, final: Infos | None, ended: Bools, keys: Sequence[str], at: int) -> Any:
-        """What one environment says, as it says it; None for nothing."""
-        return next((word for key in keys if (word := said(infos, final, ended, key, at)) is not None), None)
+    def _reported_by(self, at: int, infos: Infos, final: Infos | None, ended: Bools, keys: Sequence[str]) -> Any:
+        """The damage that one environment reports, unconverted; None if it does not."""
+        values = (info_of_step(infos, final, ended, key, at) for key in keys)
+        return next((value for value in values if value is not None), None)
 
     # ------------------------------------------------------------------ actions
 
     def _checked(self, actions: Any) -> tuple[Numbers, Bools]:
-        """What is played, and where that replaces what is not allowed; those that will be reset do not matter."""
+        """The actions to play, and which of them replace forbidden ones; those of environments to be reset are free."""
         given, over = np.asarray(actions), self._resets.over
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
             raise no_action(actions, self.env.action_space)
-        given = given.astype(np.int64)  # a copy: what was executed is in the infos
+        given = given.astype(np.int64)  # a copy, which infos will hold
         try:
             place = np.ravel_multi_index((self._rows, given), self._masks.shape)
         except ValueError:
@@ -363,9 +361,9 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         offered = self._masks
         if self.guarded.learns and over is not None:
             offered = self._masks.copy()
-            self._look()
+            self._update_masks()
         allowed, replaced = self._masks.reshape(-1)[place], np.zeros(self.num_envs, np.bool_)
-        if over is None or not (0 in allowed.tobytes() or some(self._stuck)):
+        if over is None or not (0 in allowed.tobytes() or any_set(self._stuck)):
             return given, replaced
         for at in np.flatnonzero(((allowed == 0) | self._stuck) & ~over).tolist():
             action, was_offered = int(given[at]), bool(offered[at, given[at]])
@@ -379,13 +377,13 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._write(at, self.budget - self._run[1].item(at), ended)
 
     def _write(self, at: int, damage: int, ended: Any) -> None:
-        """Write an episode into the ledger, with its damage in all."""
+        """Write an episode into the ledger, with its total damage."""
         self._episodes[at] += 1
-        lived = self._episodes[at], self._steps.item(at), self._rewards.item(at), damage, self.budget
-        self.guarded.ledger.note(Episode(*lived, self._interventions.item(at), ended, at, self.guarded.risk))
+        totals = self._episodes[at], self._steps.item(at), self._rewards.item(at), damage, self.budget
+        self.guarded.ledger.note(Episode(*totals, self._interventions.item(at), ended, at, self.guarded.risk))
 
     def _note_violations(self, before: Run, actions: Numbers, damages: Numbers) -> None:
-        """Note the steps that took more than was left."""
+        """Record the steps whose damage exceeded the remaining budget."""
         self._violated = (before[1] >= 0) & (before[1] < damages)
         for at in np.flatnonzero(self._violated).tolist():
             run = tuple(column[at].item() for column in before)
@@ -393,13 +391,13 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             self.guarded.note_violation(run, int(actions[at]), after, damage)
 
     def _note_error(self, acting: Bools, actions: Numbers, infos: Infos, final: Infos | None, ended: Bools) -> None:
-        """Note all episodes, which an impossible step of one of them ends; some may have overspent."""
+        """Record all episodes, which end with an impossible step of one of them; some may have overspent."""
         self._steps += 1
         for at in np.flatnonzero(acting).tolist():
-            told = self._told(infos, final, ended, ("damage", "cost"), at)
-            self._write(at, self.guarded.note_error(self._one(at), int(actions[at]), told), "error")
+            reported = self._reported_by(at, infos, final, ended, ("damage", "cost"))
+            self._write(at, self.guarded.note_error(self._one(at), int(actions[at]), reported), "error")
 
-    def _infos(self, infos: Infos, who: Bools, damages: Numbers, executed: Numbers, replaced: Bools) -> Infos:
+    def _infos(self, infos: Infos, selected: Bools, damages: Numbers, executed: Numbers, replaced: Bools) -> Infos:
         own: dict[str, npt.NDArray[Any]] = {
             "damage": damages,
             "action_mask": self._masks.copy(),
@@ -411,6 +409,6 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             own[name] = column.copy()
         if "cost" not in infos:
             own["cost"] = damages.copy()
-        if not self.guarded.is_sure and some(self._violated | self._stuck):
+        if not self.guarded.is_sure and any_set(self._violated | self._stuck):
             own |= {"violation": self._violated.copy(), "stuck": self._stuck & ~self._violated}
-        return write(infos, who, own)
+        return with_columns(infos, selected, own)

@@ -1,4 +1,4 @@
-"""A ledger's entries as TensorBoard curves."""
+"""``TensorBoardSink``: writes a ledger's entries as TensorBoard curves."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from almostsure.learn.ledger import Entry, Episode, Violation
 
 @final
 class TensorBoardSink:
-    """Return, damage, interventions and violations, by episode: ``ledger.sinks.append(TensorBoardSink("runs/one"))``.
+    """Return, damage, interventions and violations by episode.
 
     Parameters
     ----------
     folder
-        Where TensorBoard shall look.  A copy of the sink, in another process for example, writes a file of its own
-        there.
+        TensorBoard's log directory.  Each copy of the sink, for example in another process, writes a file of its own.
 
     Examples
     --------
@@ -27,7 +26,7 @@ class TensorBoardSink:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        optional("tensorboard", "deep", "summary")  # say now that it is not installed
+        optional("tensorboard", "deep", "summary")  # raises now if it is not installed
         self.folder = os.path.abspath(folder)
         self._writer: Any = None
         self._episodes = self._interventions = self._violations = 0
@@ -58,7 +57,7 @@ class TensorBoardSink:
             self._writer.add_scalar(f"almostsure/{name}", value, self._episodes)
 
     def close(self) -> None:
-        """Write what is still to be written."""
+        """Flush and close the file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

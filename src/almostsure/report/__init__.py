@@ -1,4 +1,4 @@
-"""One HTML file that shows what a budget means on a model: :func:`write_report`."""
+"""Reports about a model and a budget, as single HTML files: :func:`write_report`."""
 
 from almostsure.report.write import write_report
 

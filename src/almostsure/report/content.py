@@ -1,4 +1,4 @@
-"""All that a page holds, as one dictionary that becomes JSON."""
+"""The data of a page, as one dictionary that becomes JSON."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from almostsure.report.study import Plan, Study
 from almostsure.report.views import view_data
 from almostsure.report.words import facts, has_rewards, headline, sentence, sentences
 
-MOST_ACTIONS = 1_000  # that are named
+MOST_ACTIONS = 1_000  # with names
 MOST_STARTS = 20
 MOST_POINTS = 400  # of the curve
-MOST_LEVELS = 40  # bars of the histogram of needs
+MOST_LEVELS = 40  # bars of the histogram of minimal budgets
 
 Figure = tuple[str, bytes, str]  # title, PNG, caption
 
 
 def content(study: Study, *, name: str, command: str, album: Album, figures: Sequence[Figure]) -> dict[str, Any]:
-    """The whole content of a report."""
+    """The data of a report."""
     mdp = study.mdp
     records = recorded(study, album)
     described = described_states(study, visited_states(records))
@@ -47,7 +47,7 @@ def content(study: Study, *, name: str, command: str, album: Album, figures: Seq
         "budget": study.budget,
         "least": None if study.least == INFINITE else study.least,
         "layers": layers,
-        "solved": study.ladder.solved,
+        "solved": study.by_budget.solved,
         "safeStates": [int((study.minimal.of_state <= layer).sum()) for layer in layers],
         "curve": _curve(study, layers),
         "model": _model(study),
@@ -66,8 +66,8 @@ def content(study: Study, *, name: str, command: str, album: Album, figures: Seq
 
 
 def _curve(study: Study, layers: list[int]) -> list[list[Any]]:
-    """Budgets and the best returns with them: all that were solved, or those on the slider."""
-    curve = study.ladder.curve
+    """Budgets and their best returns: of all solved budgets, or of those on the slider."""
+    curve = study.by_budget.curve
     budgets = range(curve.size) if curve.size <= MOST_POINTS else [k for k in layers if k < curve.size]
     return [[k, number(float(curve[k]))] for k in budgets]
 
@@ -92,19 +92,18 @@ def _model(study: Study) -> dict[str, Any]:
 
 
 def _levels(study: Study) -> dict[str, Any]:
-    """How many states need what; very many levels are gathered into ranges."""
+    """The histogram of minimal budgets; if there are very many, with ranges of them."""
     counts = study.minimal.histogram()
-    stuck = counts.pop(INFINITE, 0)
+    infinite = counts.pop(INFINITE, 0)
     needs, states = np.array(list(counts), np.int64), np.array(list(counts.values()), np.int64)
     width = int(needs.max() // MOST_LEVELS + 1) if needs.size > MOST_LEVELS else 1
     _, first = np.unique(needs // width, return_index=True)  # needs ascend, so a range ends where the next begins
     last = np.append(first[1:], needs.size) - 1
-    counts_of = np.add.reduceat(states, first) if needs.size else states
     return {
         "need": needs[first].tolist(),
         "last": needs[last[: first.size]].tolist(),
-        "count": counts_of.tolist(),
-        "infinite": stuck,
+        "count": (np.add.reduceat(states, first) if needs.size else states).tolist(),
+        "infinite": infinite,
     }
 
 
@@ -154,13 +153,13 @@ def _left_out(study: Study, described: int) -> list[str]:
     result = []
     if described < size:
         result.append(
-            f"Details of most states: {described:,} of {size:,} have them in this file (the start, examples of every "
-            "level of need, the states of the recorded episodes, and what their witnesses pass)."
+            f"Details of most states: this file has those of {described:,} of {size:,} states (initial states, "
+            "examples of every minimal budget, the states of recorded episodes, and the states of their witnesses)."
         )
     if len(shown_layers(study)) < budgets:
-        result.append(f"Some positions of the budget slider: {budgets:,} budgets are too many to step through.")
+        result.append(f"Some budgets of the slider: there are {budgets:,}.")
     if study.frontier is None and study.plans[0].policy is not None and described == size:
-        result.append("Returns for every average and every risk: use frontier.")
+        result.append("Returns for all limits on the average and on the risk: use frontier.")
     return result
 
 
@@ -173,7 +172,7 @@ def _proof(study: Study, command: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "fingerprint": study.mdp.fingerprint,
-        "seed": str(study.seed),  # up to 2⁶⁴ − 1, which JavaScript's numbers cannot hold
+        "seed": str(study.seed),  # up to 2⁶⁴ − 1, which JavaScript's numbers cannot represent
         "command": command,
     }
 

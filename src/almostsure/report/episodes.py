@@ -1,4 +1,4 @@
-"""The episodes that the report plays, and the distributions of damage and return that it draws."""
+"""The recorded episodes, and the distributions of damage and return."""
 
 from __future__ import annotations
 
@@ -16,36 +16,35 @@ from almostsure.report.study import Plan, Study
 LONGEST = 1_000  # recorded steps of an episode
 MOST_BARS = 40  # of a distribution
 RETURN_BINS = 30
-TAIL = 2e-3  # probability of more damage than is drawn, at most, where the bars allow
+TAIL = 2e-3  # largest probability of damage beyond the bars, if there are enough of them
 
 
 def recorded(study: Study, album: Album) -> list[dict[str, Any]]:
-    """A typical episode of each plan, the one with the most damage and the one with the least return."""
+    """For each plan a typical episode, the one with the most damage and the one with the lowest return."""
     return [
         _record(plan.kind, plan.episodes, episode, title, album)
         for plan in study.plans
         if plan.episodes is not None and plan.episodes.lengths.any()
-        for episode, title in _picked(plan.episodes).items()
+        for episode, title in _selected(plan.episodes).items()
     ]
 
 
 def visited_states(records: list[dict[str, Any]]) -> list[int]:
-    """The states in the recorded episodes, each once."""
+    """The distinct states of the recorded episodes."""
     return list(dict.fromkeys(state for record in records for state in record["states"]))
 
 
-def _picked(episodes: Episodes) -> dict[int, str]:
-    """The episodes to record, with their titles; one that is picked twice has the first."""
-    middle = np.median(episodes.returns)
+def _selected(episodes: Episodes) -> dict[int, str]:
+    """The episodes to record, with their titles; an episode that is selected twice has the first title."""
     least = {
-        "typical run": np.abs(episodes.returns - middle),
+        "typical run": np.abs(episodes.returns - np.median(episodes.returns)),
         "most damage": -episodes.damages,
         "lowest return": episodes.returns,
     }
-    picked: dict[int, str] = {}
-    for title, values in least.items():  # of equals the shortest: quicker to watch, and to play again
-        picked.setdefault(int(np.lexsort((episodes.lengths, values))[0]), title)
-    return picked
+    result: dict[int, str] = {}
+    for title, values in least.items():  # of equal ones the shortest
+        result.setdefault(int(np.lexsort((episodes.lengths, values))[0]), title)
+    return result
 
 
 def _record(kind: str, episodes: Episodes, episode: int, title: str, album: Album) -> dict[str, Any]:
@@ -71,19 +70,19 @@ def _record(kind: str, episodes: Episodes, episode: int, title: str, album: Albu
 
 
 def distributions(study: Study) -> dict[str, Any]:
-    """For each plan the probability of each damage, and the share of episodes in each bin of return."""
-    damages = [_damages(plan) for plan in study.plans]
+    """For each plan the probability of each damage, and the fraction of episodes in each bin of returns."""
+    damages = [_damage_distribution(plan) for plan in study.plans]
     starts = _damage_bins([damage for damage in damages if damage is not None], study.budget)
     edges = _return_bins([plan.episodes.returns for plan in study.plans if plan.episodes is not None])
     plans = [
-        {"kind": plan.kind, "damage": _damage(plan, damage, starts), "return": _returns(plan.episodes, edges)}
+        {"kind": plan.kind, "damage": _damage_bars(plan, damage, starts), "return": _return_bars(plan.episodes, edges)}
         for plan, damage in zip(study.plans, damages, strict=True)
     ]
     return {"starts": starts[:-1], "edges": [number(float(edge)) for edge in edges], "plans": plans}
 
 
-def _damages(plan: Plan) -> tuple[Floats, float] | None:
-    """The probability of each damage, and of more than that."""
+def _damage_distribution(plan: Plan) -> tuple[Floats, float] | None:
+    """The probability of each damage, and of larger damages than the last one."""
     if plan.evaluation is not None:
         return plan.evaluation.damage_distribution, plan.evaluation.beyond
     if plan.episodes is not None:
@@ -92,7 +91,10 @@ def _damages(plan: Plan) -> tuple[Floats, float] | None:
 
 
 def _damage_bins(damages: list[tuple[Floats, float]], budget: int) -> list[int]:
-    """Where the bars of all plans begin, and the end of the last: up to where little is left, split at the budget."""
+    """The first damage of each bar, and the end of the last bar.
+
+    The bars are those of all plans, leave out a small tail, and have an edge after the budget.
+    """
     size = min(budget + 2, MOST_BARS)
     for probability, beyond in damages:
         tail = np.append(probability[::-1].cumsum()[::-1], 0.0) + beyond
@@ -102,12 +104,12 @@ def _damage_bins(damages: list[tuple[Floats, float]], budget: int) -> list[int]:
     return [0, *inner, max(size, inner[-1] + width if inner else 1)]
 
 
-def _damage(plan: Plan, damage: tuple[Floats, float] | None, starts: list[int]) -> dict[str, Any] | None:
+def _damage_bars(plan: Plan, damage: tuple[Floats, float] | None, starts: list[int]) -> dict[str, Any] | None:
     if damage is None:
         return None
     probability, beyond = damage
     shown = np.zeros(starts[-1])
-    shown[: min(shown.size, probability.size)] = probability[: shown.size]
+    shown[: probability.size] = probability[: shown.size]
     return {
         "probability": pack(np.maximum(np.add.reduceat(shown, starts[:-1]), 0.0)),
         "beyond": float(max(0.0, probability[shown.size :].sum() + beyond)),
@@ -116,7 +118,7 @@ def _damage(plan: Plan, damage: tuple[Floats, float] | None, starts: list[int]) 
     }
 
 
-def _returns(episodes: Episodes | None, edges: Floats) -> dict[str, Any] | None:
+def _return_bars(episodes: Episodes | None, edges: Floats) -> dict[str, Any] | None:
     if episodes is None:
         return None
     count = np.histogram(np.clip(episodes.returns, edges[0], edges[-1]), edges)[0]
@@ -130,12 +132,12 @@ def _returns(episodes: Episodes | None, edges: Floats) -> dict[str, Any] | None:
 
 
 def _return_bins(samples: list[Floats]) -> Floats:
-    """Bins that all plans share; whole numbers have one each where that is few enough."""
+    """The edges of the bins, for all plans; one bin per integer if all returns are integers and there are few."""
     values = np.concatenate([s[np.isfinite(s)] for s in samples]) if samples else np.zeros(0)
     if not values.size:
         return np.array([-0.5, 0.5])
     low, high = float(values.min()), float(values.max())
-    if high == low:  # a bar with room on both sides
+    if high == low:  # one bar, with empty bins on both sides
         return low + np.array([-1.5, -0.5, 0.5, 1.5])
     if high - low < MOST_BARS and (values == np.round(values)).all():
         return np.arange(math.floor(low), math.ceil(high) + 2, dtype=np.float64) - 0.5

@@ -1,4 +1,4 @@
-"""A small model as a graph in layers: how far each state is from the start, and edges that cross as little as easy."""
+"""Lays out small models as graphs: layers by distance from the start, ordered to reduce crossings of edges."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 from almostsure.model.mdp import MDP, Ints
 
 MOST_STATES, MOST_EDGES = 40, 140
-SWEEPS = 8  # of ordering layers by where their neighbours are
+SWEEPS = 8  # of the barycentre heuristic
 Edge = tuple[int, int]
 
 
 def fits(mdp: MDP) -> bool:
-    """Whether a graph of the model can be read."""
+    """Whether the model is small enough to be drawn as a graph."""
     return mdp.num_states <= MOST_STATES and len(_edges(mdp)) <= MOST_EDGES
 
 
 def reached_order(mdp: MDP) -> Ints:
-    """All states in the order in which they are reached from the start, breadth first; the unreachable ones last."""
+    """All states, breadth first from the start; the unreachable ones last."""
     depth = _depths(mdp)
     return np.argsort(np.where(depth < 0, mdp.num_states, depth), kind="stable")
 
 
 def graph_view(mdp: MDP) -> dict[str, Any]:
-    """Places of the states, in layers from left to right, and the edges between them with their actions and damage."""
+    """The positions of states, in layers from left to right, and the edges with their actions and damage."""
     depth = _depths(mdp)
-    depth[depth < 0] = depth.max() + 1  # what cannot be reached stands to the right of all
+    depth[depth < 0] = depth.max() + 1  # unreachable states are the last layer
     edges = _edges(mdp)
     layers = _ordered([np.flatnonzero(depth == d).tolist() for d in range(int(depth.max()) + 1)], list(edges))
     place = {state: (d, i, len(layer)) for d, layer in enumerate(layers) for i, state in enumerate(layer)}
@@ -43,7 +43,7 @@ def graph_view(mdp: MDP) -> dict[str, Any]:
 
 
 def _edges(mdp: MDP) -> dict[Edge, tuple[set[int], set[int]]]:
-    """From state and successor to the actions that lead there and the damages on the way; without terminal loops."""
+    """For each edge (state, successor) its actions and damages; without the self-loops of terminal states."""
     edges: dict[Edge, tuple[set[int], set[int]]] = {}
     is_terminal, columns = mdp.is_terminal(), (column.tolist() for column in mdp.columns())
     for s, a, t, _, _, d in zip(*columns, strict=True):
@@ -55,7 +55,7 @@ def _edges(mdp: MDP) -> dict[Edge, tuple[set[int], set[int]]]:
 
 
 def _depths(mdp: MDP) -> Ints:
-    """The least number of steps from the start, −1 where there is no way, [num_states]."""
+    """The least number of steps from the start, −1 for unreachable states, [num_states]."""
     from scipy.sparse import csr_array  # slow to import
     from scipy.sparse.csgraph import dijkstra
 
@@ -66,16 +66,16 @@ def _depths(mdp: MDP) -> Ints:
 
 
 def _ordered(layers: list[list[int]], edges: list[Edge]) -> list[list[int]]:
-    """The layers, each sorted by the mean place of its neighbours, there and back a few times."""
-    beside: dict[int, list[int]] = {}
+    """The layers, each sorted by the mean position of neighbours, in several sweeps."""
+    neighbours: dict[int, list[int]] = {}
     for s, t in edges:
         if s != t:
-            beside.setdefault(s, []).append(t)
-            beside.setdefault(t, []).append(s)
+            neighbours.setdefault(s, []).append(t)
+            neighbours.setdefault(t, []).append(s)
     for _ in range(SWEEPS):
         height = {s: (i + 0.5) / len(layer) for layer in layers for i, s in enumerate(layer)}
         for layer in layers:
-            mean = {s: np.mean([height[t] for t in beside.get(s, [s])]) for s in layer}
+            mean = {s: np.mean([height[t] for t in neighbours.get(s, [s])]) for s in layer}
             layer.sort(key=lambda s: (mean[s], s))
             height |= {s: (i + 0.5) / len(layer) for i, s in enumerate(layer)}
     return layers

@@ -1,4 +1,4 @@
-"""From arrays and names to text that is safe inside an HTML page."""
+"""Encodes arrays and names as text that is safe inside an HTML page."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def pack(values: npt.ArrayLike) -> dict[str, str]:
     else:
         low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
         kind = "i4" if low < 0 or high >= 2**16 else "u1" if high < 2**8 else "u2"
-    with np.errstate(over="ignore"):  # beyond single precision is infinite: the page shows four digits
+    with np.errstate(over="ignore"):  # larger numbers become infinite in single precision
         flat = array.astype(f"<{kind}").ravel()
     return {"type": kind, "bytes": base64.b64encode(flat.tobytes()).decode("ascii")}
 
 
 def number(value: float) -> float | str | None:
-    """A float as JSON knows it: nothing for NaN, a word for an infinity."""
+    """A float as JSON: None for NaN, a string for an infinity."""
     if math.isnan(value):
         return None
     return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
 
 
 def to_script(data: Any) -> str:
-    """JSON that cannot end its ``<script>`` element, open a comment or break a line, whatever the names in it are."""
+    """JSON that cannot end its ``<script>`` element, open a comment or break a line, whatever names it contains."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     text = re.sub("[<>&\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")  # a lone surrogate becomes its escape

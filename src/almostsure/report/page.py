@@ -1,8 +1,8 @@
-"""One HTML file out of its pieces.
+"""Assembles the HTML file.
 
-The page allows itself nothing from outside: its Content-Security-Policy names the SHA-256 of the one script and the one
-style that it has, and pictures that are part of it.  Names and numbers travel as JSON that is never code, and the
-script puts them into the page as text.
+The page loads nothing from outside: its Content-Security-Policy allows only its script and its style, by their SHA-256,
+and embedded pictures.  Names and numbers are embedded as JSON, which is never executed, and the script inserts them
+into the page as text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCRIPTS = (
 
 
 def page(data: dict[str, Any]) -> str:
-    """The whole file."""
+    """The text of the file."""
     assets = files("almostsure.report") / "assets"
     style = (assets / "report.css").read_text("utf-8")
     script = "\n".join((assets / name).read_text("utf-8") for name in SCRIPTS)
@@ -39,7 +39,7 @@ def page(data: dict[str, Any]) -> str:
         "data": to_script(data),
     }
     template = (assets / "report.html").read_text("utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], template)  # no piece is searched for places
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: pieces[found[1]], template)  # does not substitute inside pieces
 
 
 def _security(script: str, style: str) -> str:
@@ -54,5 +54,5 @@ def _hash(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without what no page may hold: lone surrogates and control characters."""
+    """The text without lone surrogates and control characters, which HTML does not allow."""
     return re.sub(r"[\x00-\x1f]", " ", text.encode("utf-8", "replace").decode("utf-8"))

@@ -1,7 +1,8 @@
-"""What a report holds about single states: needs, choices, outcomes, policy, values and witnesses.
+"""The data on single states: minimal budgets, choices, outcomes, policy, values and witnesses.
 
-Small models carry all of it for every state.  Of large ones a sample does: where episodes start and went, some states
-of every level of need, and the states on their witnesses, so that every explanation can be followed to its end.
+A report of a small model has these details for every state.  For a large model it has them for a sample: initial
+states, states of recorded episodes, some states of every minimal budget, and the states on their witnesses, so that
+every witness can be followed to its end.
 """
 
 from __future__ import annotations
@@ -21,40 +22,40 @@ from almostsure.policy.play import likeliest_run
 from almostsure.report.packing import pack
 from almostsure.report.study import SAME, Study
 
-ALL_STATES = 4_000  # up to here every state carries its details
-MOST_LAYERS = 33  # remaining budgets for which policy and values are shown
-A_LEVEL = 6  # sampled states for each level of need
+ALL_STATES = 4_000  # models with at most so many states have details for all of them
+MOST_LAYERS = 33  # remaining budgets with policy and values
+PER_LEVEL = 6  # sampled states for each minimal budget
 MOST_LEVELS = 60
-MOST_CHOICES = 40_000  # of the states with details, in all
+MOST_CHOICES = 40_000  # of all states with details together
 NAME_LENGTH = 200  # longer names are cut
 
 
 def shown_layers(study: Study) -> list[int]:
-    """The remaining budgets on the slider: all, or some of them with the ones that matter."""
+    """The remaining budgets on the slider: all, or a selection with the important ones."""
     top, budget = highest(study), study.budget
     if top < MOST_LAYERS:
         return sorted({*range(top + 1), budget})
-    matter = {budget, min(study.least, top), max(budget - 1, 0)}
-    return sorted(matter.union(round(x) for x in np.linspace(0, top, MOST_LAYERS - 4)))
+    important = {budget, min(study.least, top), max(budget - 1, 0)}
+    return sorted(important.union(round(x) for x in np.linspace(0, top, MOST_LAYERS - 4)))
 
 
 def highest(study: Study) -> int:
-    """The largest budget on the slider: all that were solved, and all that some state needs."""
+    """The largest budget on the slider: the largest solved budget, or the largest finite minimal budget."""
     needs = study.minimal.of_state
     finite = needs[needs < INFINITE]
-    return max(study.ladder.curve.size - 1, int(finite.max()) if finite.size else 0)
+    return max(study.by_budget.curve.size - 1, int(finite.max()) if finite.size else 0)
 
 
 def described_states(study: Study, visited: Iterable[int]) -> Ints:
-    """The states that carry details, ascending."""
+    """The states with details, ascending."""
     mdp, policy = study.mdp, study.plans[0].policy
     if mdp.num_states <= ALL_STATES and mdp.num_choices <= MOST_CHOICES:
         return np.arange(mdp.num_states)
-    chosen = dict.fromkeys(sum(sampled_levels(study.minimal), mdp.initial_states[:A_LEVEL].tolist()))
+    chosen = dict.fromkeys(sum(sampled_levels(study.minimal), mdp.initial_states[:PER_LEVEL].tolist()))
     route = [] if policy is None else likeliest_run(policy, int(mdp.initial_states[0]), study.budget)
     chosen |= dict.fromkeys([*dict.fromkeys(state for state, _, _ in route), *visited][: ALL_STATES // 4])
     waiting = list(chosen)
-    while waiting and len(chosen) < ALL_STATES:  # what witnesses lead to
+    while waiting and len(chosen) < ALL_STATES:  # the states on witnesses
         ahead = _step(study.minimal, waiting.pop(), None)[1]
         if ahead not in chosen:
             chosen[ahead] = None
@@ -65,21 +66,21 @@ def described_states(study: Study, visited: Iterable[int]) -> Ints:
 
 
 def sampled_levels(minimal: MinimalBudget) -> list[list[int]]:
-    """Some states of each level of need, as examples of it."""
+    """Some states of each minimal budget, as examples."""
     levels, firsts = np.unique(minimal.of_state, return_index=True)
     shown = np.unique(np.linspace(0, levels.size - 1, min(levels.size, MOST_LEVELS)).round().astype(int))
-    near = (
+    windows = (
         (level, first, minimal.of_state[first : first + 100_001])
         for level, first in zip(levels[shown], firsts[shown], strict=True)
     )
-    return [(first + np.flatnonzero(window == level)[:A_LEVEL]).tolist() for level, first, window in near]
+    return [(first + np.flatnonzero(window == level)[:PER_LEVEL]).tolist() for level, first, window in windows]
 
 
-# ---------------------------------------------------------------------- their content
+# ---------------------------------------------------------------------- their data
 
 
 def state_data(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
-    """Everything about ``states`` that the page shows when one of them is selected."""
+    """The details of ``states``, which the page shows when one of them is selected."""
     mdp, minimal = study.mdp, study.minimal
     choices, owner = spans(mdp.choice_ptr, states)
     outcomes, _ = spans(mdp.outcome_ptr, choices)
@@ -103,12 +104,12 @@ def state_data(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
 
 
 def cut(name: str) -> str:
-    """A name no longer than a page wants to show."""
+    """A name, shortened to ``NAME_LENGTH`` characters."""
     return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
 
 
 def _witnesses(minimal: MinimalBudget, states: Ints, choices: Ints, owners: Ints) -> dict[str, Any]:
-    """Nature's answer in each state and to each choice; the page follows them as ``budget.explain`` does."""
+    """The next step of the witness of each state and of each choice; the page follows them like ``budget.explain``."""
     of_states = np.array([_step(minimal, int(s), None) for s in states])
     of_choices = np.array([_step(minimal, int(s), int(c)) for s, c in zip(owners, choices, strict=True)])
     return {
@@ -118,8 +119,8 @@ def _witnesses(minimal: MinimalBudget, states: Ints, choices: Ints, owners: Ints
 
 
 def _step(minimal: MinimalBudget, state: int, choice: int | None) -> tuple[int, int, int]:
-    if choice is not None or minimal.of_state[state] > 0:  # else nothing is forced
-        with suppress(CertificateError):  # a broken budget is reported as such, not explained
+    if choice is not None or minimal.of_state[state] > 0:  # otherwise no damage can be forced
+        with suppress(CertificateError):  # minimal budgets with a broken certificate have no witnesses
             step = exchange(minimal, state, choice)
             return step.action, step.next_state, step.damage
     return int(minimal.mdp.actions(state)[0]), state, 0
@@ -128,26 +129,25 @@ def _step(minimal: MinimalBudget, state: int, choice: int | None) -> tuple[int, 
 def _policy(study: Study, states: Ints, layers: list[int]) -> dict[str, Any]:
     """The assured policy and the values, one row per layer.
 
-    A choice is given by its place among the state's choices, from 1 on; 0 says nothing.
+    A choice is given by its position among the state's choices, from 1 on; 0 means none.
     """
-    solution = study.ladder.solution
+    solution = study.by_budget.solution
     if solution is None or solution.layers is None:
         return {"play": None, "value": None}
-    solved = np.array([layer for layer in layers if layer <= study.ladder.solved])
+    solved = np.array([layer for layer in layers if layer <= study.by_budget.solved])
     found = solution.layers
     choice = found.choice[np.ix_(solved, states)].astype(np.int64)
-    place = np.where(choice < 0, 0, choice - study.mdp.choice_ptr[states] + 1)
+    position = np.where(choice < 0, 0, choice - study.mdp.choice_ptr[states] + 1)
     with np.errstate(invalid="ignore"):
         lower, upper = (bound[np.ix_(solved, states)] for bound in (found.lower, found.upper))
         value = np.where(lower == upper, lower, (lower + upper) / 2)
-        # What is within the bounds, without their noise.
-        value[(lower < 0) & (upper > 0) & (upper - lower < SAME)] = 0.0
-    return {"play": pack(place), "value": pack(value)}
+        value[(lower < 0) & (upper > 0) & (upper - lower < SAME)] = 0.0  # within the bounds, without rounding errors
+    return {"play": pack(position), "value": pack(value)}
 
 
 def arrival_damage(mdp: MDP) -> Ints:
-    """The most damage that any step into each state does."""
+    """The largest damage of a step into each state."""
     result = np.zeros(mdp.num_states, np.uint8)
-    hurting = np.flatnonzero(mdp.damage)
-    np.maximum.at(result, mdp.successor[hurting], mdp.damage[hurting])
+    outcomes = np.flatnonzero(mdp.damage)
+    np.maximum.at(result, mdp.successor[outcomes], mdp.damage[outcomes])
     return result

@@ -1,8 +1,8 @@
 """Models whose states are made of variables: PRISM programs, tuples, and names such as ``robot r5c6, forklift 0``.
 
-They are drawn with two variables as axes, and a slider for each of the others.  The variables are those of the file
-that a model came from; or else they are read out of the names of its states, where nearly all have the same form.
-What a monitor remembers is one more variable.
+They are drawn with two variables as axes, and a slider for each of the others.  The variables are those of the model's
+file; otherwise they are parsed from the names of states, if nearly all names have the same form.  The memory of a
+monitor is a further variable.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from almostsure.report.states import arrival_damage
 from almostsure.report.study import Study
 
 MOST_STATES = 100_000  # of a model that is drawn by its variables
-MOST_NAMES = 20_000  # of a model whose names are read
+MOST_NAMES = 20_000  # of a model whose names are parsed
 LONGEST_LABEL = 20  # characters below a circle of a graph
-LONGEST_TUPLE = 500  # characters of a name that is read as a tuple
+LONGEST_TUPLE = 500  # characters of a name that is parsed as a tuple
 LARGEST_AXIS = 200  # values of a variable that can be an axis
-ENDED, ENDED_AT = "ended", "ended at "  # where explore saw an episode end; a variable if a run can also be there
-ALIKE = 0.95  # of the names must have the same form
+ENDED, ENDED_AT = "ended", "ended at "  # prefix of ends in models of explore, and the variable that it becomes
+ALIKE = 0.95  # fraction of the names that must have the same form
 PLACE = re.compile(r"r(\d+)c(\d+)")
-PAIRS = [("row", "column"), ("y", "x"), ("r", "c")]  # endings of names that make good axes
+PAIRS = [("row", "column"), ("y", "x"), ("r", "c")]  # endings of the names of preferred axes
 
 
 def variables_view(study: Study) -> dict[str, Any] | None:
@@ -41,18 +41,18 @@ def variables_view(study: Study) -> dict[str, Any] | None:
         return None
     return {
         "kind": "variables",
-        "cellsASide": 1,
+        "side": 1,
         "names": list(coded),
         "values": [values for values, _ in coded.values()],
         "codes": [pack(codes) for _, codes in coded.values()],
         "axes": [list(coded).index(name) for name in axes],
         "need": pack(study.minimal.of_state),
-        "hurts": pack(arrival_damage(mdp)),
+        "damage": pack(arrival_damage(mdp)),
     }
 
 
 def values_alone(mdp: MDP) -> dict[str, Any]:
-    """For a graph whose names are too long to stand below circles: the values of each state, and of which variables."""
+    """For graphs with names too long for labels: the values of each state as a label, and the variables."""
     columns = _varying(mdp)
     if not columns or max(len(mdp.state_name(state)) for state in range(mdp.num_states)) <= LONGEST_LABEL:
         return {"short": None}
@@ -66,7 +66,7 @@ def _varying(mdp: MDP) -> dict[str, list[Any]]:
 
 
 def _columns(mdp: MDP) -> dict[str, list[Any]]:
-    """For each variable its value in every state; None where a state has none."""
+    """The value of each variable in every state; None if a state has none."""
     if mdp.origin.parts is not None:
         return _of_product(mdp.origin.parts)
     if mdp.origin.variables:
@@ -85,10 +85,10 @@ def _columns(mdp: MDP) -> dict[str, list[Any]]:
 
 
 def _of_product(parts: Parts) -> dict[str, list[Any]]:
-    """The variables of the model that a monitor watches, and what it remembers."""
-    places = parts.states.tolist()
-    columns = {name: [None if at < 0 else column[at] for at in places] for name, column in _columns(parts.base).items()}
-    memories = zip(places, parts.memories, strict=True)
+    """The variables of a monitor's model, and its memory."""
+    states = parts.states.tolist()
+    columns = {name: [None if at < 0 else column[at] for at in states] for name, column in _columns(parts.base).items()}
+    memories = zip(states, parts.memories, strict=True)
     name = "memory" if "memory" not in columns else f"memory {1 + sum(name.startswith('memory') for name in columns)}"
     columns[name] = [
         None if at < 0 else memory if isinstance(memory, (int, str)) else str(memory) for at, memory in memories
@@ -106,15 +106,15 @@ def _parts(name: str) -> dict[str, Any]:
     for i, part in enumerate(pieces):
         key, value = _pair(part.strip(), i)
         if place := PLACE.fullmatch(value):
-            what = "" if len(pieces) == 1 and part == value else f"{key} "
-            result |= {f"{what}row": int(place[1]), f"{what}column": int(place[2])}
+            prefix = "" if len(pieces) == 1 and part == value else f"{key} "
+            result |= {f"{prefix}row": int(place[1]), f"{prefix}column": int(place[2])}
         else:
             result[key] = int(value) if re.fullmatch(r"-?\d{1,9}", value) else value
     return result
 
 
 def _literal(name: str) -> tuple[Any, ...] | None:
-    """The tuple that a name is, if it is one, as the states of from_function and explore are."""
+    """The tuple that a name represents, as for states of from_function and explore; None if it does not."""
     if not name.startswith("(") or len(name) > LONGEST_TUPLE:
         return None
     try:
@@ -125,7 +125,7 @@ def _literal(name: str) -> tuple[Any, ...] | None:
 
 
 def _flat(value: Any, key: str = "") -> dict[str, Any]:
-    """The entries of a tuple, by number; of pairs such as ``("position", (2, 3))``, by name."""
+    """The entries of a tuple by number, or by name for pairs such as ``("position", (2, 3))``."""
     if not isinstance(value, tuple):
         return {key: value if isinstance(value, (int, float, str)) else str(value)}
     pairs = value and all(isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], str) for x in value)
@@ -134,6 +134,7 @@ def _flat(value: Any, key: str = "") -> dict[str, Any]:
 
 
 def _pair(part: str, number: int) -> tuple[str, str]:
+    """The name and the value of a part, from ``name=value``, ``name value`` or ``value name``."""
     if "=" in part:
         key, value = part.split("=", 1)
         return key.strip(), value.strip()
@@ -146,14 +147,14 @@ def _pair(part: str, number: int) -> tuple[str, str]:
 
 
 def _coded(column: list[Any]) -> tuple[list[str], Ints]:
-    """The values of a variable in order, as text, and which of them each state has (−1: none)."""
+    """The sorted values of a variable as text, and the index of each state's value (−1 for none)."""
     values = sorted({value for value in column if value is not None}, key=lambda v: (isinstance(v, str), v))
     index = {value: code for code, value in enumerate(values)}
     return [str(value) for value in values], np.array([index.get(value, -1) for value in column], np.int64)
 
 
 def _axes(sizes: dict[str, int]) -> tuple[str, str] | None:
-    """The variables to begin with, down and across: rows and columns if there are any, else those with most values."""
+    """The initial axes, down and across: rows and columns if there are any, otherwise those with the most values."""
     fitting = {name: size for name, size in sizes.items() if size <= LARGEST_AXIS}
     for down, across in PAIRS:
         for name in fitting:

@@ -1,11 +1,11 @@
-"""How a model is drawn: its map, a graph, a mosaic of its states, or only how many states need what.
+"""The drawing of a model: the first of these that applies.
 
 ===========  ==========================================================================================
-map          the model has a layout; above 160 × 160 cells several cells share a square, half of them decide
-variables    its states are made of variables: two of them are the axes, and the others have sliders
-graph        no layout, and few states: circles and arrows in layers from the start
-mosaic       no layout, and up to some thousand states: one square per state, in the order they are reached
-levels       anything larger: a bar for each level of need, and some states as examples
+map          models with a layout; above 160 × 160 cells a square stands for several cells, by their median
+graph        models with few states: circles and arrows, in layers from the start
+variables    models whose states are made of variables: two are the axes, and the others have sliders
+mosaic       models with up to some thousand states: one square per state, in breadth-first order
+levels       larger models: a bar for each minimal budget, and some states as examples
 ===========  ==========================================================================================
 """
 
@@ -25,8 +25,8 @@ from almostsure.report.study import Study
 from almostsure.report.variables import values_alone, variables_view
 
 SQUARES = 160  # along the longer side of a map
-WIDE = 1.7  # width of a mosaic over its height
-# Compass of a choice: 0 stays or leads elsewhere, 1 … 8 clockwise from north.
+WIDE = 1.7  # width of a mosaic / its height
+# The direction of a choice: 1 … 8 clockwise from north, 0 for none.
 COMPASS = {(-1, 0): 1, (-1, 1): 2, (0, 1): 3, (1, 1): 4, (1, 0): 5, (1, -1): 6, (0, -1): 7, (-1, -1): 8}
 WORDS = {"north": 1, "up": 1, "n": 1, "east": 3, "right": 3, "e": 3, "south": 5, "down": 5, "s": 5}
 WORDS |= {"west": 7, "left": 7, "w": 7, "northeast": 2, "southeast": 4, "southwest": 6, "northwest": 8}
@@ -47,19 +47,19 @@ def view_data(study: Study, described: Ints) -> dict[str, Any]:
 
 
 def _map(study: Study, layout: Layout, described: Ints) -> dict[str, Any]:
-    cells_a_side = math.ceil(max(layout.rows, layout.columns) / SQUARES)
-    rows, columns = (math.ceil(size / cells_a_side) for size in (layout.rows, layout.columns))
+    side = math.ceil(max(layout.rows, layout.columns) / SQUARES)  # of a square, in cells
+    rows, columns = (math.ceil(size / side) for size in (layout.rows, layout.columns))
     row, column = np.divmod(layout.cell.astype(np.int64), layout.columns)
-    of_state = np.where(layout.cell < 0, -1, row // cells_a_side * columns + column // cells_a_side)
+    of_state = np.where(layout.cell < 0, -1, row // side * columns + column // side)
     drawn = np.flatnonzero(of_state >= 0)
     square = of_state[drawn]
-    view = _squares(study, drawn, square, rows, columns, across=cells_a_side)
+    view = _squares(study, drawn, square, rows, columns, side=side)
     count = np.bincount(square, minlength=rows * columns)
     return view | {
         "kind": "map",
-        "cellsASide": cells_a_side,
-        "crowded": bool(cells_a_side == 1 and count.max() > 1),
-        "text": list(layout.text) if cells_a_side == 1 else None,
+        "side": side,
+        "crowded": bool(side == 1 and count.max() > 1),
+        "text": list(layout.text) if side == 1 else None,
         "compass": pack(_compass(study.mdp, layout, described)),
         "square": pack(of_state[described]),  # −1 for those that are not drawn
     }
@@ -70,25 +70,25 @@ def _mosaic(study: Study) -> dict[str, Any]:
     columns = max(1, math.ceil(math.sqrt(WIDE * order.size)))
     rows = math.ceil(order.size / columns)
     view = _squares(study, order, np.arange(order.size), rows, columns)
-    return view | {"kind": "mosaic", "cellsASide": 1, "crowded": False, "text": None, "compass": None}
+    return view | {"kind": "mosaic", "side": 1, "crowded": False, "text": None, "compass": None}
 
 
-def _squares(study: Study, states: Ints, square: Ints, rows: int, columns: int, *, across: int = 1) -> dict[str, Any]:
-    """One entry per square: the state in it that needs most (−1 for none), what half of its states need, and so on.
+def _squares(study: Study, states: Ints, square: Ints, rows: int, columns: int, *, side: int = 1) -> dict[str, Any]:
+    """For each square the state with the largest minimal budget (−1 for none), the median and the largest, and damage.
 
-    What hurts is shown where a third of its states hurts, or as many as a river has that is one cell wide.
+    The damage is shown if a step into a third of its states does damage, or into as many as a line of cells has.
     """
     count = rows * columns
-    need, hurts = study.minimal.of_state[states], arrival_damage(study.mdp)[states]
+    need, damage = study.minimal.of_state[states], arrival_damage(study.mdp)[states]
     order = np.lexsort((need, square))
     first = np.searchsorted(square[order], np.arange(count))
     size = np.diff(np.append(first, order.size))
     taken = np.flatnonzero(size)
     worst = order[(first + size - 1)[taken]]
     middle = order[(first + size // 2)[taken]]
-    shown = np.bincount(square, hurts > 0, minlength=count)[taken] >= np.minimum(size[taken] / 3, across)
-    strongest = np.maximum.reduceat(hurts[order], first[taken]) if taken.size else hurts[:0]
-    columns_of = {"state": states[worst], "need": need[middle], "worst": need[worst], "hurts": strongest * shown}
+    shown = np.bincount(square, damage > 0, minlength=count)[taken] >= np.minimum(size[taken] / 3, side)
+    largest = np.maximum.reduceat(damage[order], first[taken]) if taken.size else damage[:0]
+    columns_of = {"state": states[worst], "need": need[middle], "worst": need[worst], "damage": largest * shown}
     packed = {}
     for name, values in columns_of.items():
         full = np.full(count, -1 if name == "state" else 0, np.int64)
@@ -98,17 +98,17 @@ def _squares(study: Study, states: Ints, square: Ints, rows: int, columns: int, 
 
 
 def _compass(mdp: MDP, layout: Layout, described: Ints) -> Ints:
-    """Where each choice of the described states points: by its action's name, or else by its likeliest outcome."""
+    """The direction of each choice of the described states: by its action's name, or by its likeliest outcome."""
     named = [WORDS.get(mdp.action_name(a).strip().lower().replace("-", ""), 0) for a in range(mdp.num_actions)]
     result = []
     for state in described.tolist():
         for choice in mdp.choices(state):
-            known = named[int(mdp.choice_action[choice])]
-            result.append(known or _towards(mdp, layout, state, choice))
+            result.append(named[int(mdp.choice_action[choice])] or _towards(mdp, layout, state, choice))
     return np.array(result, np.uint8)
 
 
 def _towards(mdp: MDP, layout: Layout, state: int, choice: int) -> int:
+    """The direction of a choice's likeliest outcome."""
     begin, end = mdp.outcome_ptr[choice : choice + 2].tolist()
     likeliest = int(mdp.successor[begin + int(np.argmax(mdp.probability[begin:end]))])
     here, there = layout.place(state), layout.place(likeliest)

@@ -1,4 +1,4 @@
-"""The summary of a report, in sentences that need no formula."""
+"""The summary of a report, in sentences without formulas."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from almostsure.report.study import SAME, Plan, Study
 from almostsure.wording import TINY, counted, number
 from almostsure.wording import percent as plain_percent
 
-ROUNDED = 0.005  # less than this is not seen in numbers with two decimals
+ROUNDED = 0.005  # smaller differences are invisible in numbers with two decimals
 
 
 def headline(study: Study) -> str:
-    """What the report says, in one sentence."""
+    """The result of the report, in one sentence."""
     plan, budget, doubt = study.plans[0], study.budget, study.mdp.origin.if_positive
     if study.least == INFINITE and study.mdp.unknown is not None:
-        return "What the start needs is unknown: what was learned does not show enough."
+        return "The minimal budget of the start is unknown: too little was learned."
     if study.least == INFINITE:
         return f"From the start, no finite budget suffices: damage can be forced again and again{doubt}."
     if study.least > budget:
@@ -36,8 +36,8 @@ def headline(study: Study) -> str:
 
 
 def sentences(study: Study) -> list[str]:
-    """What stands below the headline."""
-    unsure = sentence(no_sure_end(study.ladder.curve, study.least))
+    """The sentences below the headline."""
+    unsure = sentence(no_sure_end(study.by_budget.curve, study.least))
     return [
         *_about_budget(study),
         *([unsure] if unsure else []),
@@ -49,51 +49,51 @@ def sentences(study: Study) -> list[str]:
 
 
 def facts(study: Study) -> list[dict[str, str]]:
-    """The numbers that a reader looks for first."""
+    """The most important numbers."""
     assured, expected = study.plans[0], study.plans[1]
     least = study.minimal.at_most(f"{study.least:,}")
     if study.least == INFINITE:
         least = "∞" if study.mdp.unknown is None else "unknown"
-    but = ", but with which no end is sure" if no_sure_end(study.ladder.curve, study.least) else ""
+    but = ", but with which runs may not end" if no_sure_end(study.by_budget.curve, study.least) else ""
     result = [_fact("Minimal budget", least, f"the smallest Δ that can be kept for certain from the start{but}")]
-    result.append(_fact("This budget", f"{study.budget:,}", "Δ, the most damage that any run may take"))
+    result.append(_fact("This budget", f"{study.budget:,}", "Δ, the largest damage that a run may take"))
     if assured.policy is not None and has_rewards(study.mdp):
         result.append(_fact("Best return", show(assured.value), f"on average, never more than {study.budget:,} damage"))
     if assured.policy is not None:
         how = study.mdp.origin.how_found
-        proved = f"none in the model, which was {how}" if how else "none, ever: it is proved"
+        proved = f"none in the model, which was {how}" if how else "none; this is proved"
         result.append(_fact("Runs that overspend", percent(0.0), proved))
     if (
         expected.evaluation is not None
         and expected.evaluation.exceeds(study.budget) > TINY
         and assured.policy is not None
     ):
-        note = f"of the runs overspend if {_limit(expected):,.12g}{_discounted(study)} is only an average"
+        note = f"of the runs overspend if {_limit(expected):,.12g}{_discounted(study)} only limits the average"
         result.append(_fact("Without the guarantee", percent(expected.evaluation.exceeds(study.budget)), note))
     return result
 
 
 def has_rewards(mdp: MDP) -> bool:
-    """Whether anything is earned or paid anywhere."""
+    """Whether any reward is not 0."""
     return bool(mdp.reward.any())
 
 
 def show(value: float) -> str:
-    """A number as a sentence shows it."""
+    """A number with two decimals, for sentences."""
     return number(value, 2).replace("-", "−")
 
 
 def percent(probability: float) -> str:
-    """A probability as a percentage that is not broken into two lines."""
+    """A probability as a percentage, with a no-break space."""
     return plain_percent(probability).replace(" %", "\u00a0%")
 
 
 def sentence(text: str) -> str:
-    """A message as a sentence: with a capital and a full stop."""
+    """A message with a capital letter and a full stop."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".") if text else ""
 
 
-# ---------------------------------------------------------------------- pieces
+# ---------------------------------------------------------------------- the paragraphs
 
 
 def _fact(label: str, value: str, note: str) -> dict[str, str]:
@@ -108,43 +108,41 @@ def _limit(plan: Plan) -> float:
 
 def _about_budget(study: Study) -> list[str]:
     if study.least == INFINITE and study.mdp.unknown is not None:
-        return [
-            "The witness below shows from where on. What was learned may suffice elsewhere: see what each state needs."
-        ]
+        return ["The witness below shows where too little is known. Other states may have known minimal budgets."]
     if study.least == INFINITE:
-        witness = "The witness below shows how. Parts of the model may still be safe: see what each state needs."
-        return [witness, *instead(study.minimal)]
+        return ["The witness below shows how. Other states may have finite minimal budgets.", *instead(study.minimal)]
     least = f"The least budget that can be kept from the start is {study.minimal.at_most(f'{study.least:,}')}"
     if study.least > study.budget:
         doubt = study.mdp.origin.if_positive
         return [f"{least}. The witness below shows how more than {study.budget:,} can be forced{doubt}."]
-    if study.asked:
-        return [f"{least}, whatever happens on the way."]
+    if study.given:
+        return [f"{least}, whatever the random outcomes are."]
     if study.plans[0].policy is None or not math.isfinite(study.plans[0].value):
-        return [f"{least}. No budget was asked for, so this report is about that one."]
+        return [f"{least}. No budget was given, so this report is about that one."]
     why = (
-        "more budget adds nothing"
+        "a larger one adds nothing to the return"
         if study.budget == study.least
-        else "among the least safe one and the next ten, the first after which more hardly pays"
+        else "the first after which more hardly pays, among the least safe budget and the next ten"
     )
-    return [f"{least}. No budget was asked for, so this report is about {study.budget:,}: {why}."]
+    return [f"{least}. No budget was given, so this report is about {study.budget:,}: {why}."]
 
 
 def _about_return(study: Study) -> list[str]:
-    plan, curve = study.plans[0], study.ladder.curve
+    plan, curve = study.plans[0], study.by_budget.curve
     if not has_rewards(study.mdp):
         return ["The model has no rewards, so this report is about safety alone."]
     if plan.policy is None:
         return [sentence(plan.problem)] if plan.problem and study.least <= study.budget else []
     if plan.value == -math.inf:
-        return [f"So with {study.budget:,} the return is −∞."]
-    more = [(k, float(curve[k])) for k in range(study.budget + 1, curve.size) if curve[k] > curve[study.budget] + 1e-6]
+        return [f"With a budget of {study.budget:,} the return is −∞."]
+    more = [(k, float(curve[k])) for k in range(study.budget + 1, curve.size) if curve[k] > curve[study.budget] + SAME]
     if not more:
-        return ["A few more units of budget would not raise the return."] if curve.size > study.budget + 1 else []
+        return ["A slightly larger budget would not raise the return."] if curve.size > study.budget + 1 else []
     k, value = more[0]
     if math.isinf(value):
-        return [f"With {k}, the return would have no bound."]
-    return [f"With {k} to spend, the return could be {show(value)} ({show(value - float(curve[study.budget]))} more)."]
+        return [f"With a budget of {k}, the return would be unbounded."]
+    gain = show(value - float(curve[study.budget]))
+    return [f"With a budget of {k}, the best return would be {show(value)} ({gain} more)."]
 
 
 def _about_others(study: Study) -> list[str]:
@@ -155,29 +153,30 @@ def _about_others(study: Study) -> list[str]:
         if plan.policy is None or plan.evaluation is None or assured.policy is None:
             continue
         excess = _excess(plan.evaluation.exceeds(study.budget), study)
-        gained = f"{show(plan.value)}{_difference(plan, assured)}"
-        result.append(f"{_allowed(plan, study)} returns {gained}, and {excess}.")
+        value = f"{show(plan.value)}{_difference(plan, assured)}"
+        result.append(f"{_described(plan, study)} returns {value}, and {excess}.")
     return result
 
 
-def _allowed(plan: Plan, study: Study) -> str:
-    """What a plan may do, and how much damage it takes where that is less than it may."""
+def _described(plan: Plan, study: Study) -> str:
+    """A plan by its constraint, and its mean damage if that is less than its limit."""
     if isinstance(plan.constraint, Chance):
-        return f"A plan that may exceed {study.budget:,} with probability {percent(plan.constraint.risk)}"
+        risk = percent(plan.constraint.risk)
+        return f"The best policy that exceeds {study.budget:,} with probability at most {risk}"
     taken = math.nan if plan.evaluation is None else plan.evaluation.discounted_damage
-    slack = f", and takes {show(taken)}," if taken < _limit(plan) - ROUNDED else ""
-    return f"A plan that may take {_limit(plan):,.12g}{_discounted(study)} damage on average{slack}"
+    slack = f" takes {show(taken)}," if taken < _limit(plan) - ROUNDED else ""
+    return f"The best policy with at most {_limit(plan):,.12g}{_discounted(study)} damage on average{slack}"
 
 
 def _discounted(study: Study) -> str:
-    """With a discount, an average counts damage as it counts rewards."""
+    """A word for average damages, which are discounted like rewards."""
     return "" if study.discount == 1 else " discounted"
 
 
 def _difference(plan: Plan, assured: Plan) -> str:
     gain = plan.value - assured.value
     if not math.isfinite(gain) or abs(gain) < SAME * max(1.0, abs(assured.value)):
-        return ", no more than the certain one" if math.isfinite(gain) else ""
+        return ", no more than the assured policy" if math.isfinite(gain) else ""
     return f" ({show(abs(gain))} {'more' if gain > 0 else 'less'})"
 
 
@@ -189,13 +188,13 @@ def _excess(over: float, study: Study) -> str:
 
 def _about_learning(study: Study) -> list[str]:
     origin = study.mdp.origin
-    rest = "; returns and probabilities rest on frequencies that were counted" if origin.counted else ""
-    return [f"{origin.learned} What is proved here is proved of the model{rest}."] if origin.learned else []
+    rest = "; returns and probabilities are estimates from observed frequencies" if origin.counted else ""
+    return [f"{origin.learned} All proofs in this report are about the model{rest}."] if origin.learned else []
 
 
 def _about_model(study: Study) -> list[str]:
     counts = study.minimal.histogram()
-    stuck = counts.get(INFINITE, 0)
+    infinite = counts.get(INFINITE, 0)
     safe = sum(count for need, count in counts.items() if need <= study.budget)
     size = study.mdp.num_states
     if size == 1:
@@ -203,6 +202,7 @@ def _about_model(study: Study) -> list[str]:
     starts = study.mdp.initial_states.size
     how_many = "all are" if safe == size else "1 is" if safe == 1 else f"{safe:,} are"
     text = f"Of {counted(size, 'state')}, {how_many} safe with {study.budget:,} left"
-    if stuck:
-        text += f"; {stuck:,} {'is' if stuck == 1 else 'are'} not safe with any budget{study.mdp.origin.if_positive}"
+    if infinite:
+        are = "is" if infinite == 1 else "are"
+        text += f"; {infinite:,} {are} not safe with any budget{study.mdp.origin.if_positive}"
     return [f"{text}.", *([f"Runs start in one of {starts:,} states; returns are averages over them."] * (starts > 1))]

@@ -1,4 +1,4 @@
-"""What the tests of deep agents share.  Without the extra there is nothing to test."""
+"""Fixtures for the tests of deep agents, which need the extra."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def shield(hazard):
 
 @pytest.fixture(scope="session")
 def agent(hazard):
-    """One that has seen just enough to be worth a file."""
+    """An agent after a short training."""
     from almostsure.gym.deep import Settings, train_maskable_ppo
 
     return train_maskable_ppo(

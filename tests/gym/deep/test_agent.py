@@ -1,4 +1,4 @@
-"""Deep agents as files: saved, loaded, refused where they are damaged."""
+"""Files of deep agents: saved, loaded, and refused if damaged."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def changed(path, *, arrays=None, drop=(), **strings):
         tensors = {name: content.get_tensor(name) for name in content.keys()} | (arrays or {})  # noqa: SIM118
         header = content.metadata() | strings
     kept = {name: array for name, array in tensors.items() if name not in drop}
-    save_file(kept, path, header | {"sha256": checksum(kept, header)})  # whoever lies knows how to sign it
+    save_file(kept, path, header | {"sha256": checksum(kept, header)})  # with a valid checksum
     return path
 
 
@@ -41,17 +41,17 @@ def test_save_then_load_is_the_same_policy(agent, file, hazard):
     assert repr(again) == repr(agent)
 
 
-def test_what_is_said_of_the_training(agent, file, hazard):
+def test_the_training_episodes_are_saved(agent, file, hazard):
     episodes = {f"training.{name}": getattr(agent, name) for name in ("ends", "returns", "damages")}
-    with pytest.raises(CorruptFile, match=r"does not hold an agent for this: 'training\.ends'"):
+    with pytest.raises(CorruptFile, match=r"does not hold an agent for this source: 'training\.ends'"):
         load_agent(changed(file, drop=episodes), hazard)
     silent = load_agent(changed(file, arrays={name: values[:0] for name, values in episodes.items()}), hazard)
-    assert repr(silent).endswith("no episode of its training is on record>")
+    assert repr(silent).endswith("no completed training episodes>")
     one = load_agent(changed(file, arrays={name: values[:1] for name, values in episodes.items()}), hazard)
-    assert f"trained on 1 episode; the most damage of any: {agent.damages[0]}>" in repr(one)
-    with pytest.raises(CorruptFile, match="as many ends as returns and damages"):
+    assert f"trained on 1 episode, with a damage of at most {agent.damages[0]}>" in repr(one)
+    with pytest.raises(CorruptFile, match="equally many ends, returns and damages"):
         load_agent(changed(file, arrays={"training.ends": agent.ends}), hazard)
-    with pytest.raises(CorruptFile, match="must be lists of numbers"):
+    with pytest.raises(CorruptFile, match="must be one-dimensional arrays of numbers"):
         load_agent(changed(file, arrays={"training.damages": agent.damages[:1].astype(float)}), hazard)
 
 
@@ -60,7 +60,7 @@ def test_no_pickle_in_it(file):
     assert file.read_bytes()[8:9] == b"{"
 
 
-def test_features_of_ones_own_are_kept(hazard, tmp_path):
+def test_custom_features_are_saved(hazard, tmp_path):
     own = np.random.default_rng(0).normal(size=(hazard.num_states, 5))
     quick = Settings(n_envs=4, n_steps=16, batch_size=32, n_epochs=1, net_arch=())
     agent = train_maskable_ppo(hazard, 1, total_timesteps=64, features=own, settings=quick)
@@ -90,7 +90,7 @@ def test_an_agent_inside_an_online_shield_belongs_to_no_model(agent, tmp_path):
     import dataclasses
 
     online = asure.OnlineShield(agent.shield.mdp)
-    with pytest.raises(ArgumentError, match="keep it with"):
+    with pytest.raises(ArgumentError, match="must have been trained inside a Shield"):
         dataclasses.replace(agent, shield=online).save(tmp_path / "x")
     with pytest.raises(ArgumentError, match="cannot be evaluated exactly"):
         dataclasses.replace(agent, shield=online).evaluate()
@@ -103,11 +103,11 @@ def test_an_agent_inside_an_online_shield_belongs_to_no_model(agent, tmp_path):
     ({"budget": "-1"}, "budget must be at least 0"),
     ({"budget": "30"}, "does not hold an agent"),
     ({"settings": Settings(net_arch=(64, 63)).to_json()}, "does not hold an agent"),
-    ({"settings": Settings(net_arch=(10**9,)).to_json()}, "ask for much more than it holds"),
-    ({"settings": Settings(n_envs=10**6, n_steps=10**6).to_json()}, "ask for much more than it holds"),
+    ({"settings": Settings(net_arch=(10**9,)).to_json()}, "need much more memory than its arrays"),
+    ({"settings": Settings(n_envs=10**6, n_steps=10**6).to_json()}, "need much more memory than its arrays"),
     ({"format": "almostsure policy"}, "is not a deep agent file"),
 ])  # fmt: skip
-def test_files_that_lie(file, hazard, strings, said):
+def test_inconsistent_files(file, hazard, strings, said):
     with pytest.raises(CorruptFile, match=said):
         load_agent(changed(file, **strings), hazard)
 

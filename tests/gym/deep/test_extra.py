@@ -1,4 +1,4 @@
-"""Without the extra ``deep``: what is said, and that nothing else imports PyTorch."""
+"""Without the extra ``deep``: the error, and that nothing else imports PyTorch."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_without_the_extra_it_says_what_to_install():
+def test_without_the_extra_the_error_has_the_command_that_installs_it():
     done = run("import sys; sys.modules['sb3_contrib'] = None; import almostsure.gym.deep")
     assert done.returncode == 1
     assert (

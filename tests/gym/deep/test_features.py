@@ -1,4 +1,4 @@
-"""What a network sees: every pair (state, remaining) looks different."""
+"""The input features: every pair (state, remaining) has different ones."""
 
 import numpy as np
 import pytest
@@ -25,24 +25,24 @@ def test_every_pair_looks_different(name, budget):
     assert np.abs(seen).max() <= 1
 
 
-def test_without_a_total_what_remains_is_not_seen(hazard):
+def test_without_a_budget_features_do_not_depend_on_the_remaining_budget(hazard):
     features = Features(hazard, None)
     some = np.array([3, 7])
     assert np.array_equal(features(some, np.array([0, 0])), features(some, np.array([2, -4])))
     assert features.width == features.states.shape[1]
 
 
-def test_large_maps_are_seen_by_their_cells_alone(hazard, monkeypatch):
-    monkeypatch.setattr(module, "MOST_STATES", 10)
+def test_large_maps_have_no_one_hot_states(hazard, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ONE_HOT", 10)
     seen = Features(hazard, 2).states
     assert seen.shape[1] == 2 + 12 + 12 + 1
     assert len(np.unique(seen, axis=0)) == hazard.num_states
 
 
 def test_a_large_model_without_a_map_needs_features(monkeypatch):
-    monkeypatch.setattr(module, "MOST_STATES", 1)
+    monkeypatch.setattr(module, "MAX_ONE_HOT", 1)
     mdp = from_transitions([0], [0], [1], [1], [1], [0], terminal=[1])
-    with pytest.raises(ArgumentError, match="a model of 2 states without a map must come with features="):
+    with pytest.raises(ArgumentError, match=r"without a map must have at most 1 states, .* got 2\. Pass features="):
         Features(mdp, 1)
     assert Features(mdp, 1, states=[[0.5], [1]]).states.tolist() == [[0.5], [1.0]]
 
@@ -58,5 +58,5 @@ def test_refused(hazard, states, said):
         Features(hazard, 2, states=states)
 
 
-def test_a_larger_total_needs_no_more_than_a_few_stairs(hazard):
-    assert Features(hazard, 100_000).remaining.shape[1] == 2 + module.STAIRS
+def test_larger_budgets_have_a_bounded_number_of_thresholds(hazard):
+    assert Features(hazard, 100_000).remaining.shape[1] == 2 + module.MAX_THRESHOLDS

@@ -1,4 +1,4 @@
-"""PPO and its rivals as learners: only the shielded ones never overspend."""
+"""PPO in all regimes as learners: only the shielded ones never overspend."""
 
 import dataclasses
 import subprocess
@@ -40,7 +40,7 @@ def test_rows_and_curves(table):
     assert {run.row["restricted_steps"] > 0 for run in table.runs if "mask" in run.row["learner"]} == {True}
 
 
-def test_what_is_deployed_says_something_everywhere(table, hazard):
+def test_deployed_policies_are_defined_for_every_state_and_budget(table, hazard):
     for run in table.runs:
         result = asure.evaluate(hazard, run.training.policy, budget=3)
         assert result.overspends == pytest.approx(run.row["deployed_overspend"])
@@ -62,8 +62,8 @@ def test_the_same_seed_gives_the_same_row(hazard):
     assert first.returns.tolist() == second.returns.tolist()
 
 
-def test_the_benchmark_in_small(tmp_path):
-    """The command that makes the documentation's table, with a hundredth of its steps."""
+def test_a_small_run_of_the_benchmark(tmp_path):
+    """The command that makes the documentation's table, with 1 % of its steps."""
     done = subprocess.run(
         [
             sys.executable, ROOT / "benchmarks" / "bench_deep.py", "--steps", "1000", "--seeds", "3",
@@ -78,7 +78,7 @@ def test_the_benchmark_in_small(tmp_path):
     assert (tmp_path / "curves.png").stat().st_size > 10_000
 
 
-def test_with_a_risk_it_stays_within_it():
+def test_with_a_risk_the_policy_stays_within_it():
     mdp, risk = asure.example("hazard-map"), 0.1
     small = Settings(n_envs=16, max_episode_steps=60)
     training = ShieldedPPO(risk=risk, settings=small).train(mdp, 1, steps=2_000, seed=7)

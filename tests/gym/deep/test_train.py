@@ -1,4 +1,4 @@
-"""``train_maskable_ppo``: training never overspends, and what is deployed is proved."""
+"""``train_maskable_ppo``: training never overspends, and the deployed policy is proved."""
 
 import json
 import runpy
@@ -32,7 +32,7 @@ def shielded(mdp, budget, **more):
 # ---------------------------------------------------------------------- on models
 
 
-def test_training_never_overspends_and_it_is_proved(agent, shield):
+def test_training_never_overspends_and_the_policy_is_proved(agent, shield):
     assert agent.damages.size > 20
     assert agent.damages.max() <= 3
     result = agent.evaluate()
@@ -51,8 +51,8 @@ def test_by_default_the_better_of_greedy_and_sampled_is_deployed(agent):
     assert agent.evaluate().expected_return == max(values)
 
 
-def test_the_table_is_what_sb3_plays(agent, hazard, shield):
-    """Asked by sb3's own predict, with the masks, the network does what the table says."""
+def test_the_table_agrees_with_sb3s_predict(agent, hazard, shield):
+    """sb3's own predict, with masks, plays the actions of the table."""
     policy = agent.policy(deterministic=True)
     for remaining in range(4):
         states = np.flatnonzero((shield.minimal.of_state <= remaining) & ~hazard.is_terminal())
@@ -64,7 +64,7 @@ def test_the_table_is_what_sb3_plays(agent, hazard, shield):
 
 
 def test_it_learns_the_corridor():
-    """Only those with 3 to spare may enter; two actions are worth learning: in, or round."""
+    """Entering needs a remaining budget of 3; the alternatives are to enter or to go around."""
     mdp = asure.example("corridor")
     for budget, best in ((2, 9), (3, 13)):
         agent = train_maskable_ppo(mdp, budget, total_timesteps=12_000, seed=3)
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_agent(hazard):
     assert first != other
 
 
-def test_never_more_steps_than_asked_for(hazard):
+def test_training_takes_at_most_total_timesteps(hazard):
     for steps in (2, 3, 70, 300, 1_000):
         agent = train_maskable_ppo(hazard, 3, total_timesteps=steps, seed=0)
         assert 0 < agent.ppo.num_timesteps <= steps or steps == 3
@@ -111,12 +111,12 @@ def test_a_network_that_diverged_is_refused(hazard):
         agent.policy()
 
 
-def test_the_training_of_an_agent_as_a_row_of_a_comparison(agent):
+def test_the_training_of_an_agent_can_be_compared(agent):
     training = agent.training
     assert training.policy == agent.policy()
     assert training.ends.size == training.damages.size > 0
     assert (np.diff(training.ends) >= 0).all()
-    assert "the most damage of any: 3" in repr(agent)
+    assert "with a damage of at most 3" in repr(agent)
 
 
 def test_ctrl_c_keeps_the_agent(hazard):
@@ -144,7 +144,7 @@ def test_every_episode_is_in_the_ledger(hazard, tmp_path):
     assert first["ended"] in ("terminated", "truncated")
 
 
-def test_what_is_sb3s_own_is_passed_on(hazard, tmp_path):
+def test_options_of_sb3_are_passed_on(hazard, tmp_path):
     import torch
     from stable_baselines3.common.callbacks import BaseCallback
 
@@ -212,7 +212,7 @@ def test_a_budget_that_is_too_small():
     ({"ent_coef": (-1, 0)}, "learning_rate must be positive, and ent_coef two numbers, 0 or more"),
     ({"learning_rate": 0.0}, "learning_rate must be positive"),
     ({"net_arch": (0,)}, "net_arch must be at least 1; got 0"),
-    ({"exploring_starts": 1.5}, "exploring_starts must be a share"),
+    ({"exploring_starts": 1.5}, "exploring_starts must lie in 0 … 1"),
 ])  # fmt: skip
 def test_settings_are_checked(numbers, said):
     with pytest.raises(ArgumentError, match=said):
@@ -259,7 +259,7 @@ def test_sb3_contrib_evaluates_with_masks_on(agent, hazard):
     assert max(env.record.damages) <= 3
 
 
-def test_any_sb3_code_may_train_on_them(hazard):
+def test_sb3_code_can_train_on_them(hazard):
     env = training_env(hazard, 2, QUICK).env
     MaskablePPO("MlpPolicy", env, n_steps=16, batch_size=32, n_epochs=1, device="cpu").learn(128)
     assert max(env.record.damages, default=0) <= 2
@@ -287,7 +287,7 @@ def test_on_a_shielded_environment(hazard):
 
 @pytest.mark.parametrize("observe", ["flat", "dict", "rllib"])
 @pytest.mark.parametrize("normalised", [False, True])
-def test_in_every_form_of_observation_the_exact_policy_is_what_is_played(observe, normalised):
+def test_the_exact_policy_agrees_with_predict_for_every_form_of_observation(observe, normalised):
     mdp = frozen_lake()
     env = shielded(mdp, 1, observe=observe, normalised=normalised)
     agent = train_maskable_ppo(env, total_timesteps=128, settings=QUICK, seed=1)
@@ -302,7 +302,7 @@ def test_in_every_form_of_observation_the_exact_policy_is_what_is_played(observe
             observation, info = env.reset()
 
 
-def test_a_function_makes_as_many_environments_as_the_settings_say():
+def test_a_function_is_called_n_envs_times():
     mdp = frozen_lake()
     made = []
 
@@ -316,8 +316,8 @@ def test_a_function_makes_as_many_environments_as_the_settings_say():
     assert agent.evaluate().overspends == 0
 
 
-def test_gymnasiums_own_frozen_lake():
-    """A real environment, its model from its own table, an end that the model has and the environment has not."""
+def test_frozen_lake():
+    """A real environment with the model of its table, which has an end state that the environment does not show."""
     mdp = frozen_lake()
     env = ShieldedEnv(gymnasium.make("FrozenLake-v1"), asure.Shield(asure.minimal_budget(mdp)), 1)
     agent = train_maskable_ppo(env, total_timesteps=512, settings=QUICK)
@@ -328,20 +328,20 @@ def test_gymnasiums_own_frozen_lake():
 def test_observations_that_are_changed_above_the_shield_have_no_exact_table(hazard):
     env = gymnasium.wrappers.FlattenObservation(shielded(hazard, 3, observe="dict"))
     agent = train_maskable_ppo(env, total_timesteps=64, settings=QUICK)
-    with pytest.raises(ArgumentError, match=r"what the network observes .* Try it out: .*evaluate_policy"):
+    with pytest.raises(ArgumentError, match=r"the network's inputs .* must be known.* estimate: .*evaluate_policy"):
         agent.policy()
 
 
 def test_environments_that_are_refused(hazard):
-    with pytest.raises(ArgumentError, match=r"has no shield\. Wrap it: almostsure\.gym\.ShieldedEnv"):
+    with pytest.raises(ArgumentError, match=r"must have a shield; got .* Wrap it: almostsure\.gym\.ShieldedEnv"):
         train_maskable_ppo(to_gymnasium(hazard), total_timesteps=64)
     with pytest.raises(ArgumentError, match="budget must be that of the environment, 3, or left out; got 2"):
         train_maskable_ppo(shielded(hazard, 3), 2, total_timesteps=64)
-    with pytest.raises(ArgumentError, match="only a model can begin anywhere"):
+    with pytest.raises(ArgumentError, match="cannot be reset to any state"):
         train_maskable_ppo(shielded(hazard, 3), total_timesteps=64, settings=Settings(exploring_starts=0.5))
     with pytest.raises(ArgumentError, match="features are for models"):
         train_maskable_ppo(shielded(hazard, 3), total_timesteps=64, features=[[1]])
-    with pytest.raises(ArgumentError, match="a ShieldedEnv keeps a ledger of its own"):
+    with pytest.raises(ArgumentError, match="a ShieldedEnv has a ledger of its own"):
         train_maskable_ppo(shielded(hazard, 3), total_timesteps=64, ledger="x")
     with pytest.raises(ArgumentError, match="a function must return a Gymnasium environment"):
         train_maskable_ppo(lambda: 3, total_timesteps=64)

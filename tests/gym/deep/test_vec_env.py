@@ -1,4 +1,4 @@
-"""A model as a ``VecEnv``: masks, truncation, and random play beside exact evaluation."""
+"""A model as a ``VecEnv``: masks, truncation, and random play compared with exact evaluation."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_shielded_random_play_never_overspends(mdp, more):
 
 @settings(max_examples=40, deadline=None)
 @given(mdps(), st.integers(0, 3))
-def test_episodes_that_begin_anywhere_never_overspend_either(mdp, more):
+def test_exploring_starts_never_overspend(mdp, more):
     minimal = minimal_budget(mdp)
     needed = minimal.smallest_budget()
     assume(needed < 20 and not mdp.is_terminal().all())
@@ -54,7 +54,7 @@ def test_episodes_that_begin_anywhere_never_overspend_either(mdp, more):
     assert max(record.damages, default=0) <= needed + more
 
 
-def test_exploring_starts_cover_every_place(hazard, shield):
+def test_exploring_starts_cover_all_safe_pairs(hazard, shield):
     envs = envs_of(hazard, 2, shielded(shield), n_envs=4096, exploring_starts=0.75)
     begun = set(zip(envs.states.tolist(), envs.remaining.tolist(), strict=True))
     needs, over = shield.minimal.of_state, hazard.is_terminal()
@@ -67,14 +67,14 @@ def test_exploring_starts_cover_every_place(hazard, shield):
 
 def test_inside_a_risk_shield_episodes_begin_with_no_more_than_the_risk(hazard):
     inside = RiskShield(hazard, 1, 0.1).restrict()
-    states, remaining = risky(inside, 0.1).places(inside.mdp, 1)
+    states, remaining = risky(inside, 0.1).exploring_starts(inside.mdp, 1)
     assert (inside.risk[states] <= 0.1).all()
     assert np.array_equal(inside.remaining[states], remaining)
     assert remaining.min() == 0
     assert states.size > hazard.num_states
 
 
-def test_random_play_is_what_exact_evaluation_says():
+def test_random_play_agrees_with_exact_evaluation():
     rows = [
         (0, 0, 0, 0.3, -1, 0), (0, 0, 1, 0.5, 0, 1), (0, 0, 2, 0.2, 2, 0), (0, 1, 2, 1, 0, 0),
         (1, 0, 0, 0.6, 1, 2), (1, 0, 2, 0.4, 3, 0), (1, 1, 1, 0.5, 0, 0), (1, 1, 2, 0.5, -1, 0),
@@ -112,7 +112,7 @@ def test_truncation_is_not_termination(hazard, shield):
     assert envs.record.lengths == [5] * 4
 
 
-def test_what_is_masked_cannot_be_played(hazard, shield):
+def test_masked_actions_cannot_be_played(hazard, shield):
     envs = envs_of(hazard, 0, shielded(shield), n_envs=1)
     refused, rng = 0, np.random.default_rng(0)
     for _ in range(200):
@@ -130,12 +130,12 @@ def test_what_is_masked_cannot_be_played(hazard, shield):
 
 
 @pytest.mark.parametrize("actions", [[0, 0], [4], [-1], [[0]]])
-def test_strange_actions(hazard, shield, actions):
+def test_invalid_actions(hazard, shield, actions):
     with pytest.raises(UnknownName, match=r"Give 1 actions 0 … 3"):
         envs_of(hazard, 3, shielded(shield), n_envs=1).play(np.array(actions))
 
 
-def test_a_start_that_is_terminal_already():
+def test_a_terminal_initial_state():
     mdp = from_transitions([0], [0], [1], [1], [1], [0], terminal=[1], initial={0: 0.5, 1: 0.5})
     shield = Shield(minimal_budget(mdp))
     record = play(envs_of(mdp, 0, shielded(shield), n_envs=64), 50)
@@ -148,7 +148,7 @@ def test_a_start_that_is_terminal_already():
 
 @pytest.fixture
 def trap():
-    """Going on (0) hurts by 2 one step later, whatever one does; stopping (1) is free."""
+    """After action 0, damage 2 one step later is certain; action 1 ends the episode without damage."""
     rows = [(0, 0, 1, 1, 0, 0), (0, 1, 2, 1, -1, 0), (1, 0, 2, 1, 5, 2), (1, 1, 2, 1, 5, 2)]
     return from_transitions(*zip(*rows, strict=True), terminal=[2])
 
@@ -162,14 +162,14 @@ def test_one_step_masks_see_the_trap_too_late(trap):
     assert max(record.damages) == 2
 
 
-def test_a_one_step_mask_refuses_what_hurts_at_once():
+def test_a_one_step_mask_refuses_actions_that_may_overspend_at_once():
     rows = [(0, 0, 1, 1, 0, 2), (0, 1, 1, 0.5, 0, 1), (0, 1, 1, 0.5, 0, 0), (0, 2, 1, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
     mask = OneStepPPO().regime(mdp, 2).mask(np.zeros(3, int), np.array([0, 1, 2]))
     assert mask.tolist() == [[False, False, True], [False, True, True], [True, True, True]]
 
 
-def test_where_everything_may_overspend_a_one_step_mask_allows_what_hurts_least():
+def test_if_all_actions_may_overspend_a_one_step_mask_allows_those_with_the_least_damage():
     rows = [(0, 0, 1, 1, 0, 3), (0, 1, 1, 1, 0, 2), (0, 2, 1, 1, 0, 2)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
     mask = OneStepPPO().regime(mdp, 3).mask(np.zeros(3, int), np.array([1, -2, 3]))
@@ -210,13 +210,13 @@ def test_the_price_of_damage_rises_and_falls():
     assert price.value == 0
 
 
-def test_without_constraints_the_model_decides(trap):
+def test_unconstrained_ppo_has_the_actions_and_rewards_of_the_model(trap):
     regime = UnconstrainedPPO().regime(trap, 5)
     assert regime.mask(np.array([0, 2]), np.array([0, 0])).tolist() == [[True, True], [True, False]]
     assert not regime.ends_overspent
 
 
-def test_running_episodes_count_only_once_overspent(trap):
+def test_unfinished_episodes_are_recorded_only_if_overspent(trap):
     envs = envs_of(trap, 5, UnconstrainedPPO().regime(trap, 5))
     envs.play(np.zeros(8, int))
     envs.finish()

@@ -26,10 +26,10 @@ def test_lava_rooms_are_enumerated_not_sampled():
     assert solution.value > 0.8
 
 
-def test_another_room_is_refused():
+def test_rooms_with_another_map_are_refused():
     one, two = ready("MiniGrid-LavaGapS7-v0", map_seed=0), ready("MiniGrid-LavaGapS7-v0", map_seed=2)
     env = ShieldedEnv(two.make(), one.shield(), 0, state_of=one.state_of, observe="dict")
-    with pytest.raises(ModelMismatch, match="the room's map is not the one of the model"):
+    with pytest.raises(ModelMismatch, match="the room's map is not that of the model"):
         env.reset(seed=0)
 
 
@@ -57,7 +57,7 @@ def played(room, steps):
     return env.ledger
 
 
-def test_an_episode_may_end_where_others_go_on():
+def test_episodes_may_end_in_states_from_which_others_continue():
     room = ready("MiniGrid-GoToDoor-5x5-v0")  # "done" in front of the door ends the episode
     mdp = room.mdp
     assert any(name.startswith("ended at r") for name in mdp.state_names)
@@ -67,15 +67,15 @@ def test_an_episode_may_end_where_others_go_on():
     assert played(room, 500).episodes > 50
 
 
-def test_rooms_that_remember_their_objects_notice_what_happens_to_them():
-    room = ready("MiniGrid-RedBlueDoors-6x6-v0")  # the doors of the map are attributes of the room, too
+def test_rooms_with_objects_as_attributes_are_copied_correctly():
+    room = ready("MiniGrid-RedBlueDoors-6x6-v0")  # its doors are also attributes of the room
     assert (room.mdp.reward > 0).sum() == 1
     assert room.mdp.is_terminal().sum() == 2
     assert played(room, 2000).episodes > 3
 
 
-def test_rooms_with_chance_are_refused():
-    with pytest.raises(ModelError, match="chance plays a part: action 0 draws random numbers"):
+def test_random_rooms_are_refused():
+    with pytest.raises(ModelError, match="must be deterministic; action 0 draws random numbers"):
         ready("MiniGrid-Dynamic-Obstacles-5x5-v0")
 
 

@@ -1,4 +1,4 @@
-"""to_gymnasium: an environment like any other, that samples the model."""
+"""``to_gymnasium``: environments that sample a model."""
 
 import copy
 import pickle
@@ -20,7 +20,7 @@ from almostsure.testing.families import garnet
 
 @pytest.mark.filterwarnings("ignore:.*Not able to test alternative render modes.*:UserWarning")
 @pytest.mark.parametrize("model", ["paper", "hazard-map", "archipelago", "quicksand", garnet(20, terminal_rate=0)])
-def test_gymnasium_is_content(model):
+def test_the_checker_of_gymnasium_passes(model):
     env = to_gymnasium(model)
     env.reset(seed=0)
     check_env(env, skip_render_check=True)
@@ -72,7 +72,7 @@ def test_the_same_seed_gives_the_same_trajectory(mdp, seed):
     assert play(pickle.loads(pickle.dumps(env)), 30, seed=seed) == first
 
 
-def test_copies_go_on_where_the_original_was():
+def test_copies_continue_from_the_state_of_the_original():
     env = to_gymnasium("hazard-map")
     env.reset(seed=3)
     env.step(1)
@@ -129,14 +129,14 @@ def test_before_the_first_reset_nothing_works():
         ModelEnv(example("corridor"), render_mode="ansi").render()
 
 
-def test_after_the_end_there_is_only_a_reset():
+def test_after_the_end_of_an_episode_only_reset_works():
     env = ModelEnv(example("paper"))
     env.reset(seed=0)
     assert env.step("right")[2]
     with pytest.raises(gymnasium.error.ResetNeeded, match=r"the episode is over; call reset\(\)"):
         env.step("left")
     env.reset(options={"state": "square"})
-    state, reward, terminated, _, info = env.step("left")  # a start that is an end already
+    state, reward, terminated, _, info = env.step("left")  # an initial state that is terminal
     assert (state, reward, terminated, info["damage"]) == (1, 0.0, True, 0)
     env.reset(options={"state": "square"})
     with pytest.raises(UnknownName, match="unknown action 'up'"):
@@ -194,6 +194,6 @@ def test_it_runs_in_a_vector_environment():
 
 
 @pytest.mark.parametrize("max_steps", [0, -1, 1.5, float("nan")])
-def test_steps_are_counted_from_one(max_steps) -> None:
+def test_max_episode_steps_must_be_positive(max_steps) -> None:
     with pytest.raises(ArgumentError, match="max_episode_steps must be"):
         to_gymnasium("corridor", max_episode_steps=max_steps)

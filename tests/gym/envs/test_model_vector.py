@@ -16,7 +16,7 @@ from ..made import shield_of
 BUDGET = 3
 
 
-def test_many_copies_of_a_model_draw_its_outcomes():
+def test_steps_of_a_vector_are_outcomes_of_the_model():
     mdp = asure.example("hazard-map")
     envs = ModelVectorEnv(mdp, 64, max_episode_steps=50)
     states, infos = envs.reset(seed=3)
@@ -36,7 +36,7 @@ def test_many_copies_of_a_model_draw_its_outcomes():
     assert np.array_equal(ModelVectorEnv(mdp, 64).reset(seed=3)[0], envs.reset(seed=3)[0])
 
 
-def test_some_copies_of_a_model_can_be_reset():
+def test_some_environments_of_a_vector_can_be_reset():
     mdp = asure.example("hazard-map")
     envs = ShieldedVectorEnv(ModelVectorEnv(mdp, 3), shield_of(mdp), BUDGET)
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset all environments before"):
@@ -57,7 +57,7 @@ def test_some_copies_of_a_model_can_be_reset():
 
 
 @pytest.mark.parametrize("seed", [[1, 2, 3], np.array([1, 2, 3]), [None, 2, 3], np.int64(7), 7])
-def test_seeds_of_every_kind_repeat_what_is_drawn(seed):
+def test_the_same_seed_gives_the_same_episodes(seed):
     def draws():
         envs = ModelVectorEnv(asure.example("paper", damage_probability=0.5), 3)
         envs.reset(seed=seed)

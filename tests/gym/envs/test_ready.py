@@ -1,4 +1,4 @@
-"""Well-known environments with ready-made damage and models."""
+"""``ready``: well-known environments with their damage and models."""
 
 import pickle
 
@@ -26,8 +26,8 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("name", "options", "budget"), OTHERS)
-def test_ready_made_models_agree_with_the_environment(name, options, budget):
-    """Every transition that random play sees is in the model: otherwise the shield would say so."""
+def test_models_agree_with_their_environments(name, options, budget):
+    """Every transition of random play is in the model: otherwise the shield would raise."""
     env = ready(name, **options).shielded(budget)
     rng = np.random.default_rng(0)
     env.reset(seed=0)
@@ -42,14 +42,14 @@ def test_ready_made_models_agree_with_the_environment(name, options, budget):
     assert twin.reset(seed=1)[1]["remaining"] == budget
 
 
-def test_unknown_environments_say_what_to_do():
+def test_errors_for_unknown_environments_list_the_known_ones():
     with pytest.raises(UnknownName, match=r"'CartPole-v1'\. There are: .*FrozenLake-v1, .*Taxi.*MiniGrid-"):
         ready("CartPole-v1")
     with pytest.raises(UnknownName, match=r"'FrozenLak-v1'\. Did you mean 'FrozenLake-v1'\?"):
         ready("FrozenLak-v1")
 
 
-def test_definitions_serve_from_gymnasium_too():
+def test_damage_functions_work_in_from_gymnasium():
     env = gymnasium.make("CliffWalking-v1")
     mdp = asure.from_gymnasium("CliffWalking-v1", damage_of(env))
     assert mdp == ready("CliffWalking-v1").mdp

@@ -1,4 +1,4 @@
-"""The environments of this package, as Gymnasium knows them."""
+"""The registered environments of this package."""
 
 import subprocess
 import sys
@@ -25,12 +25,12 @@ NAMES = environment_names()
 @pytest.mark.filterwarnings("ignore:.*Not able to test alternative render modes.*:UserWarning")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("mode", ["ansi", "rgb_array"])
-def test_gymnasium_is_content(name, mode):
+def test_the_checker_of_gymnasium_passes(name, mode):
     check_env(small(name, render_mode=mode).unwrapped)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_two_lines_shield_it(name):
+def test_every_environment_can_be_shielded_by_its_model(name):
     env = small(name)
     mdp = env.unwrapped.mdp
     shield = asure.Shield(asure.minimal_budget(mdp))
@@ -46,7 +46,7 @@ def test_two_lines_shield_it(name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("more", [0, 2])
 def test_many_random_steps_never_overspend(name, more):
-    """A small version of what benchmarks/bench_gym.py does with ten million steps."""
+    """As benchmarks/bench_gym.py, with fewer steps."""
     mdp = small(name).unwrapped.mdp
     shield = asure.Shield(asure.minimal_budget(mdp))
     budget = shield.minimal.smallest_budget() + more
@@ -73,7 +73,7 @@ def test_hazard_maps_from_text():
 
 
 @pytest.mark.parametrize("name", ["corridor", "quicksand"])
-def test_one_way_cells_carry_on_whoever_stands_there(name):
+def test_all_actions_of_one_way_cells_have_the_same_outcomes(name):
     """Every state has every action, for agents without masks; budgets and values are those of the example."""
     plain = asure.example(name)
     mdp = gymnasium.make(f"almostsure/{name.title()}-v0").unwrapped.mdp
@@ -94,7 +94,7 @@ def test_the_module_form_needs_no_import():
     assert done.stdout.strip() == "0"
 
 
-def test_many_at_once():
+def test_make_vec_makes_a_model_vector():
     envs = gymnasium.make_vec("almostsure/HazardMap-v0", num_envs=7, slip=0.0)
     assert type(envs).__name__ == "ModelVectorEnv"
     assert envs.mdp == asure.example("hazard-map", slip=0.0)

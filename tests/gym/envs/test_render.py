@@ -24,7 +24,7 @@ def test_pictures(name):
     _, info = env.reset(seed=0)
     first = env.render()
     assert first.ndim == 3
-    assert len(np.unique(first.reshape(-1, 3), axis=0)) > 20  # something is drawn
+    assert len(np.unique(first.reshape(-1, 3), axis=0)) > 20  # not a blank picture
     pictures = [first]
     for _ in range(8):
         *_, terminated, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
@@ -34,7 +34,7 @@ def test_pictures(name):
     assert any(not np.array_equal(first, other) for other in pictures)
 
 
-def test_damage_can_be_seen():
+def test_pictures_show_damage():
     env = gymnasium.make("almostsure/Paper-v0", render_mode="rgb_array")
     env.reset(seed=0)
     reds = []
@@ -53,7 +53,7 @@ def test_a_window(monkeypatch):
     env.unwrapped._renderer.fps = 1000
     env.reset(seed=0)
     env.step(0)
-    twin = copy.deepcopy(env)  # with a window of its own
+    twin = copy.deepcopy(env)  # opens a window of its own
     twin.step(0)
     env.close()
     twin.close()

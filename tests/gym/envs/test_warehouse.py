@@ -1,4 +1,4 @@
-"""The warehouse: a robot that a forklift may bump."""
+"""The warehouse environment."""
 
 import gymnasium
 import numpy as np
@@ -9,7 +9,7 @@ from almostsure.errors import ArgumentError
 from almostsure.gym.envs.warehouse import MAP, read_floor, warehouse
 
 
-def test_the_warehouse_pays_for_budget():
+def test_larger_budgets_have_larger_returns():
     mdp, situations = warehouse()
     assert len(situations) == mdp.num_states
     minimal = asure.minimal_budget(mdp)
@@ -19,7 +19,7 @@ def test_the_warehouse_pays_for_budget():
     assert curve[0] > 0
 
 
-def test_whoever_meets_the_forklift_is_bumped():
+def test_the_robot_is_bumped_when_it_meets_the_forklift():
     mdp, situations = warehouse(pause=0.0)
     floor = read_floor()
     number = {at: i for i, at in enumerate(situations)}

@@ -214,7 +214,9 @@ def test_what_was_logged_by_name_is_not_read_by_number_from_a_file(tmp_path):
     nameless = asure.from_transitions(*rows, initial=1)
     for model in (learned, loaded):
         shield = asure.Shield(asure.minimal_budget(model))
-        with pytest.raises(ArgumentError, match=r"how the environment numbers them\. List them in its order: lea"):
+        with pytest.raises(
+            ArgumentError, match=r"numbers its actions in an unknown order\. List them in its order: lea"
+        ):
             ShieldedEnv(asure.to_gymnasium(nameless), shield, 0)
         with pytest.raises(ModelError, match=r"an observation must be the name of a state"):
             shield.mdp.observed(0)
@@ -230,7 +232,9 @@ def test_actions_that_were_logged_by_name_are_not_taken_for_those_of_the_same_nu
     assert learned.shield.allowed(0, 0).tolist() == [1]
     nameless, named = (asure.from_transitions(*rows, action_names=names) for names in (None, ["safe", "jump"]))
     for mdp in (nameless, named):
-        with pytest.raises(ArgumentError, match=r"how the environment numbers them\. List them in its order: lea"):
+        with pytest.raises(
+            ArgumentError, match=r"numbers its actions in an unknown order\. List them in its order: lea"
+        ):
             ShieldedEnv(asure.to_gymnasium(mdp), learned.shield, 0)
         with pytest.raises(ModelMismatch, match="numbers states and actions otherwise than what is trained on"):
             ShieldedQ(shield=learned.shield).train(mdp, 0, steps=10, seed=0)

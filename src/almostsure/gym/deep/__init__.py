@@ -1,4 +1,4 @@
-"""Deep agents that never overspend, and their rivals.  Needs the extra ``deep``.
+"""Deep agents that never overspend, and baselines.  Needs the extra ``deep``.
 
 >>> from almostsure.gym.deep import train_maskable_ppo
 >>> agent = train_maskable_ppo("corridor", 3, total_timesteps=512, seed=0)
@@ -9,7 +9,7 @@
 from almostsure.errors import MissingExtra
 
 try:
-    import sb3_contrib as _sb3_contrib  # noqa: F401  # looked for here, so that whoever lacks it is told what to install
+    import sb3_contrib as _sb3_contrib  # noqa: F401  # so that the error names the command that installs it
 except ImportError:
     raise MissingExtra("sb3-contrib", "deep") from None
 

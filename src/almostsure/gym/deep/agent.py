@@ -1,8 +1,8 @@
-"""``DeepAgent``: a trained network with its shield, and agents in files; see :mod:`almostsure.files`.
+"""``DeepAgent``: a trained network with its shield, and its files; see :mod:`almostsure.files`.
 
-The arrays of a file are the network's parameters, under sb3's names, and ``features``, what the network sees of each
-state, for those that were trained on a model; and ``training.ends``, ``training.returns`` and ``training.damages``, the
-episodes of the training.  The strings are ``budget`` and ``settings``.  Nothing is pickled.
+The arrays of a file are the network's parameters, under sb3's names; ``features``, the input features of each state, if
+it was trained on a model; and the training episodes, ``training.ends``, ``training.returns`` and ``training.damages``.
+The strings are ``budget`` and ``settings``.  Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from almostsure.wording import counted
 
 KIND = "deep agent"
 FEATURES = "features"
-MOST_STEPS = 1 << 24  # of a rollout that a file may ask for; the buffer is made when the file is read
+MAX_ROLLOUT = 1 << 24  # steps of a rollout in a file's settings, since reading it allocates the rollout buffer
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -46,9 +46,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeepAgent:
-    """A network trained with masks, and the shield that makes them.  Made by :func:`train_maskable_ppo`.
+    """A network trained with masks, and the shield that computes them.  Made by :func:`train_maskable_ppo`.
 
-    ``ppo`` is Stable-Baselines3's own object, for whatever else it can do; ask it with ``action_masks=``, always.
+    ``ppo`` is Stable-Baselines3's own object; always pass ``action_masks=`` to its ``predict``.
 
     Examples
     --------
@@ -64,44 +64,44 @@ class DeepAgent:
     shield: Guard
     budget: int
     settings: Settings
-    observe: Observe | None  # how the network sees (states, remaining); None if only the environment knows
-    ends: Ints  # [episodes] of the training: the step at which each ended,
-    returns: Floats  # [episodes] what it returned,
-    damages: Ints  # [episodes] and took
+    observe: Observe | None  # the network's inputs for (states, remaining); None if unknown
+    ends: Ints  # [episodes] of the training: the step at which each ended
+    returns: Floats  # [episodes] their returns
+    damages: Ints  # [episodes] their damages
 
     # ------------------------------------------------------------------ playing
 
     def probabilities(self, state: int | str, remaining: int) -> Floats:
-        """The probability of each action, [num_actions]; 0 for what is not allowed.  NoSafeAction where nothing is."""
+        """The probability of each action, [num_actions]; 0 if not allowed.  NoSafeAction if none is allowed."""
         shield = self._exact()
         at, left = np.array([shield.mdp.state(state)]), np.array([remaining])
         mask = shield.mask(at, left)
-        spread: Floats = distribution(self.ppo, self._observe()(at, np.minimum(left, self.budget)), mask)[0]
-        return spread
+        result: Floats = distribution(self.ppo, self._observe()(at, np.minimum(left, self.budget)), mask)[0]
+        return result
 
     def act(self, state: int | str, remaining: int, rng: np.random.Generator | None = None) -> int:
-        """The likeliest allowed action, or with ``rng`` a random one."""
-        shares = self.probabilities(state, remaining)
-        return int(np.argmax(shares)) if rng is None else int(rng.choice(shares.size, p=shares))
+        """The most probable allowed action, or with ``rng`` a sampled one."""
+        probability = self.probabilities(state, remaining)
+        return int(np.argmax(probability)) if rng is None else int(rng.choice(probability.size, p=probability))
 
-    # ------------------------------------------------------------------ exactly
+    # ------------------------------------------------------------------ exact evaluation
 
     def policy(self, *, deterministic: bool | None = None) -> Policy:
-        """What the network plays on every (state, remaining), as a policy that is proved to keep the budget.
+        """The network's policy on every (state, remaining), which is proved to keep the budget.
 
         Parameters
         ----------
         deterministic
-            True for the likeliest action everywhere, False for the network's own randomness; by default whichever
-            returns more, by exact evaluation.
+            True for the most probable action everywhere, False for the network's distribution; by default the one with
+            the larger return, by exact evaluation.
         """
         shield, observe = self._exact(), self._observe()
         needs = shield.minimal.of_state
         rows = layers(self.ppo, shield.mdp, observe, shield.mask, needs=needs, budget=self.budget)
         policy = as_table(shield.mdp, rows, self.budget, deterministic=deterministic)
         violation = shield.first_violation(policy, self.budget)
-        if violation is not None:  # cannot be: what is masked has probability 0
-            raise AlmostSureError(f"the network plays what its shield refuses. Please report this. {violation}")
+        if violation is not None:  # impossible: masked actions have probability 0
+            raise AlmostSureError(f"the network plays an action that its shield forbids; report this bug. {violation}")
         return policy
 
     def evaluate(self, *, deterministic: bool | None = None) -> Evaluation:
@@ -110,7 +110,7 @@ class DeepAgent:
 
     @property
     def training(self) -> Training:
-        """The policy that would be deployed, and the episodes of the training."""
+        """The deployed policy, and the episodes of the training."""
         return Training(policy=self.policy(), ends=self.ends, returns=self.returns, damages=self.damages)
 
     # ------------------------------------------------------------------ files
@@ -118,13 +118,13 @@ class DeepAgent:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the network to a safetensors file, atomically; :func:`load_agent` reads it, and runs no code.
 
-        ``agent.ppo.save`` writes sb3's own zip instead, which holds pickles: load such files only if you trust
-        whoever made them.
+        ``agent.ppo.save`` writes sb3's own zip instead, which contains pickles: load such files only if you trust
+        their source.
         """
         if not isinstance(self.shield, Shield):
             raise ArgumentError(
-                f"an agent inside {type(self.shield).__name__} is not written to such files; keep it with "
-                "agent.ppo.save(path)"
+                f"an agent must have been trained inside a Shield to be saved; got {type(self.shield).__name__}. Use "
+                "agent.ppo.save(path)."
             )
         arrays = {name: value.cpu().numpy() for name, value in self.ppo.policy.state_dict().items()}
         if isinstance(self.observe, Features):
@@ -135,34 +135,35 @@ class DeepAgent:
 
     def __repr__(self) -> str:
         parameters = sum(x.numel() for x in self.ppo.policy.parameters())
-        training = "no episode of its training is on record"
+        training = "no completed training episodes"
         if self.ends.size:
-            training = f"trained on {counted(self.ends.size, 'episode')}; the most damage of any: {self.damages.max()}"
+            training = f"trained on {counted(self.ends.size, 'episode')}, with a damage of at most {self.damages.max()}"
         return f"<DeepAgent: MaskablePPO with {parameters:,} parameters, budget {self.budget}\n  {training}>"
 
-    # ------------------------------------------------------------------ pieces
+    # ------------------------------------------------------------------ requirements
 
     def _exact(self) -> Shield:
+        """The shield, if it has a model for exact evaluation."""
         if not isinstance(self.shield, Shield):
             raise ArgumentError(
-                f"an agent that was trained inside {type(self.shield).__name__} cannot be evaluated exactly. Try it "
-                "out: sb3_contrib.common.maskable.evaluation.evaluate_policy(agent.ppo, env). With a stated risk, "
-                "ShieldedPPO(risk=…) trains an agent that can."
+                f"an agent that was trained inside {type(self.shield).__name__} cannot be evaluated exactly. Estimate: "
+                "sb3_contrib.common.maskable.evaluation.evaluate_policy(agent.ppo, env). With a stated risk, agents "
+                "of ShieldedPPO(risk=…) can be evaluated exactly."
             )
         return self.shield
 
     def _observe(self) -> Observe:
         if self.observe is None:
             raise ArgumentError(
-                "what the network observes in a state of the model is not known: the environment's observations are "
-                "changed above the ShieldedEnv, or are not the model's states. Try it out: "
+                "the network's inputs in the model's states must be known: observations must be the model's states, "
+                "and no wrapper above the ShieldedEnv may change them. Otherwise estimate: "
                 "sb3_contrib.common.maskable.evaluation.evaluate_policy(agent.ppo, env)."
             )
         return self.observe
 
 
 def agent_of(ppo: Any, on: TrainingEnv) -> DeepAgent:
-    """The network with what it was trained on."""
+    """The agent of a network and its training environments."""
     known = {"shield": on.shield, "budget": on.budget, "settings": on.settings, "observe": on.observe}
     return DeepAgent(ppo=ppo, **known, **on.record.columns())  # type: ignore[arg-type]
 
@@ -178,23 +179,21 @@ def load_agent(
     device: str = "auto",
     policy_kwargs: Mapping[str, Any] | None = None,
 ) -> DeepAgent:
-    """Read an agent that was trained on ``source``: the same model, or the same environment.
-
-    ``policy_kwargs`` are those that it was trained with, if any.
+    """Read an agent that was trained on ``source``.
 
     Parameters
     ----------
     path, source
-        The file; and the model or environment that it was trained on.
+        The file, and the model or environment that the agent was trained on.
     device, policy_kwargs
-        As for :func:`train_maskable_ppo`.
+        As for :func:`train_maskable_ppo`; ``policy_kwargs`` must be those of the training.
 
     Raises
     ------
     ModelMismatch
         It was trained on another model.
     CorruptFile
-        The file is damaged, foreign, or lies about its contents.
+        The file is damaged, of another kind, or inconsistent.
 
     Examples
     --------
@@ -211,7 +210,7 @@ def load_agent(
     try:
         return _rebuild(source, arrays, strings, device, policy_kwargs)
     except (AlmostSureError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise CorruptFile(f"{os.fspath(path)!r} does not hold an agent for this: {error}", path=path) from error
+        raise CorruptFile(f"{os.fspath(path)!r} does not hold an agent for this source: {error}", path=path) from error
 
 
 def _model_of(source: Source) -> MDP:
@@ -221,7 +220,7 @@ def _model_of(source: Source) -> MDP:
         return as_model(source)
     shield = require_shield(source).guarded.guard
     if not isinstance(shield, Shield):
-        raise ModelMismatch("an agent from a file belongs to a model; an OnlineShield has none")
+        raise ModelMismatch(f"the environment's shield must be a Shield; got {type(shield).__name__}")
     return shield.mdp
 
 
@@ -240,17 +239,17 @@ def _rebuild(
 
 
 def _episodes(arrays: Arrays) -> dict[str, Any]:
-    """The episodes of the training, taken out of a file's arrays."""
+    """The training episodes, which are removed from a file's arrays."""
     found = {name: arrays.pop(f"training.{name}") for name in EPISODES}
     if any(found[name].dtype != kind or found[name].ndim != 1 for name, kind in EPISODES.items()):
-        raise ValueError("the episodes of its training must be lists of numbers")
+        raise ValueError("the training episodes must be one-dimensional arrays of numbers")
     if len({array.size for array in found.values()}) > 1:
-        raise ValueError("the episodes of its training must have as many ends as returns and damages")
+        raise ValueError("the training episodes must have equally many ends, returns and damages")
     return found
 
 
 def _check_sizes(settings: Settings, arrays: Arrays) -> None:
-    """Refuse a file that would have us make room for more than it holds, before that room is made."""
+    """Raise if the settings would allocate far more memory than the file's arrays justify, before it is allocated."""
     stored = max((array.size for array in arrays.values()), default=0)
-    if max(settings.net_arch, default=0) > max(stored, 1) or settings.n_envs * settings.n_steps > MOST_STEPS:
-        raise ValueError(f"its settings ask for much more than it holds: {settings}")
+    if max(settings.net_arch, default=0) > max(stored, 1) or settings.n_envs * settings.n_steps > MAX_ROLLOUT:
+        raise ValueError(f"its settings need much more memory than its arrays: {settings}")

@@ -1,24 +1,24 @@
 """PPO in six regimes, as learners for :func:`almostsure.learn.comparison.compare.compare`.
 
-All of them have the same network, settings, sampler and seeds.  What differs is the *regime*: what may be played, what
-is paid, and what ends an episode.
+All of them have the same network, settings, sampler and seeds.  They differ in the *regime*: the mask, the reward, and
+further ends of episodes.
 
 ====================  =======================================  ========================  ==========================
-learner               mask                                     reward                    ends also
+learner               mask                                     reward                    further ends
 ====================  =======================================  ========================  ==========================
-``ShieldedPPO``       what k* allows (Theorem 1)               r                         never
-``OneStepPPO``        what cannot overspend in the next step   r                         never
+``ShieldedPPO``       k*(s, a) ≤ remaining (Theorem 1)         r                         none
+``OneStepPPO``        cannot overspend in the next step        r                         none
 ``EarlyEndPPO``       none                                     r; penalty on overspend   once overspent
-``SautePPO``          none                                     r; penalty while          never
+``SautePPO``          none                                     r; penalty while          none
                                                                overspent, instead of r
-``LagrangianPPO``     none                                     (r − λd) / (1 + λ)        never
-``UnconstrainedPPO``  none                                     r                         never
+``LagrangianPPO``     none                                     (r − λd) / (1 + λ)        none
+``UnconstrainedPPO``  none                                     r                         none
 ====================  =======================================  ========================  ==========================
 
-"None" still masks actions that a state does not have.  Where the one-step rule has nothing left to allow, it allows
-what may hurt least: an agent must do something, and that is where it fails.  That rule and the penalty of Sauté are
-those of the tabular learners: see :mod:`almostsure.learn.learners.baselines`.
-What is deployed is the network on every (state, remaining), sampled or greedy, whichever returns more exactly.
+Without a mask, actions that a state does not have are still masked.  If the one-step rule would allow no action, it
+allows those with the least worst damage, and may then overspend.  This rule and the penalty of Sauté are those of the
+tabular learners: see :mod:`almostsure.learn.learners.baselines`.
+The deployed policy is the network on every (state, remaining), sampled or greedy, the one with the larger exact return.
 
 >>> from almostsure.gym.deep import OneStepPPO, ShieldedPPO
 >>> from almostsure.learn.comparison.compare import compare
@@ -57,7 +57,7 @@ from almostsure.shield.shield import Shield
 def run(
     mdp: MDP, budget: int, regime: Regime, settings: Settings, *, steps: int, seed: int, features: Any = None
 ) -> Training:
-    """Train PPO in a regime, on one core, and say how it went."""
+    """Train PPO in a regime, on one core."""
     on = of_model(mdp, budget, regime, settings.for_steps(steps), shield=None, features=features)
     ppo = build(on, seed=seed, device="cpu")
     learn(ppo, on, total_timesteps=steps)
@@ -67,7 +67,7 @@ def run(
 
 
 def deployed(ppo: Any, mdp: MDP, budget: int, regime: Regime, features: Features) -> Policy:
-    """What a network that was trained in a regime plays, overspent or not."""
+    """The policy of a network that was trained in a regime; also for overspent budgets, if these occur."""
     everywhere = np.arange(mdp.num_states)
     if not regime.sees_remaining:
         rows = [table(ppo, mdp, features, regime.mask, states=everywhere, remaining=0)]
@@ -79,7 +79,7 @@ def deployed(ppo: Any, mdp: MDP, budget: int, regime: Regime, features: Features
 
 
 def available(mdp: MDP) -> Mask:
-    """The actions that the states have."""
+    """The mask of the actions that states have."""
     has = mdp.by_action(np.ones(mdp.num_choices, np.bool_), False)
 
     def mask(states: Ints, remaining: Ints) -> Bools:
@@ -90,38 +90,37 @@ def available(mdp: MDP) -> Mask:
 
 
 def risky(inside: Risked, risk: float) -> Regime:
-    """Every action of the model inside a risk shield.  Episodes begin where no more than the risk is left."""
-    goes_on = ~inside.mdp.is_terminal() & (inside.remaining >= 0) & (inside.risk <= risk)
-    places = np.flatnonzero(goes_on)
-    return Regime(mask=available(inside.mdp), sees_remaining=False, starts=(places, inside.remaining[places]))
+    """All actions of the model inside a risk shield; exploring starts have a remaining risk of at most ``risk``."""
+    states = np.flatnonzero(~inside.mdp.is_terminal() & (inside.remaining >= 0) & (inside.risk <= risk))
+    return Regime(mask=available(inside.mdp), sees_remaining=False, starts=(states, inside.remaining[states]))
 
 
 @final
 class Price:
-    """The multiplier λ of the constraint E[damage] ≤ budget."""
+    """The Lagrange multiplier λ of the constraint E[damage] ≤ budget."""
 
     def __init__(self, budget: int, rate: float) -> None:
         self.budget, self.rate, self.value = budget, rate, 0.0
 
     def pay(self, rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
-        """The reward less the price of the damage; scaled, so that a high price does not swamp the critic."""
+        """The reward minus the price of the damage, scaled by 1 / (1 + λ) to keep the critic's targets bounded."""
         paid: Floats = (rewards - self.value * damages) / (1.0 + self.value)
         return paid
 
     def learn(self, damages: list[int]) -> None:
-        """One step of gradient ascent."""
+        """Update the multiplier by a step of gradient ascent."""
         if damages:
             self.value = max(0.0, self.value + self.rate * (float(np.mean(damages)) - self.budget))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _PPO(ABC):
-    """PPO in some regime.
+    """PPO in a regime.
 
     Parameters
     ----------
     features
-        What the network sees of the states, one row of numbers each; by default that of
+        The network's input features, one row of numbers per state; by default those of
         :mod:`almostsure.gym.deep.features`.
     """
 
@@ -131,7 +130,7 @@ class _PPO(ABC):
 
     @abstractmethod
     def regime(self, mdp: MDP, budget: int) -> Regime:
-        """What may be played, what is paid, and what ends an episode."""
+        """The mask, the reward, and the further ends of episodes."""
 
     def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
@@ -143,14 +142,13 @@ class _PPO(ABC):
 @final
 @dataclass(frozen=True, kw_only=True)
 class ShieldedPPO(_PPO):
-    """MaskablePPO inside the shield: it can learn whatever it likes, and never overspends.
+    """MaskablePPO inside the shield: it never overspends, in training or afterwards.
 
     Parameters
     ----------
     risk
-        The probability with which an episode may overspend.  Where it is not 0, the network is trained in the model
-        inside a :class:`almostsure.RiskShield`, and sees what remains and the risk that is left; the policy is one of
-        that model.
+        The probability with which an episode may overspend.  If it is not 0, the network is trained in the model inside
+        a :class:`almostsure.RiskShield`, and observes the remaining budget and risk; the policy is one of that model.
 
     Examples
     --------
@@ -165,7 +163,7 @@ class ShieldedPPO(_PPO):
     risk: float = 0.0
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
-        """What the shield allows, and nothing else."""
+        """The shield's mask."""
         return shielded(Shield(minimal_budget(mdp)))
 
     def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
@@ -174,21 +172,21 @@ class ShieldedPPO(_PPO):
             return super().train(mdp, budget, steps=steps, seed=seed)
         inside = RiskShield(mdp, budget, self.risk).restrict()
         rows = Features(mdp, budget, states=self.features)(inside.states, inside.remaining)
-        seen = np.column_stack([rows, inside.risk, np.minimum(inside.risk / self.risk, 1.0)])
+        features = np.column_stack([rows, inside.risk, np.minimum(inside.risk / self.risk, 1.0)])
         regime = risky(inside, self.risk)
-        return run(inside.mdp, budget, regime, self.settings, steps=steps, seed=seed, features=seen)
+        return run(inside.mdp, budget, regime, self.settings, steps=steps, seed=seed, features=features)
 
 
 @names_right_word
 @final
 @dataclass(frozen=True, kw_only=True)
 class OneStepPPO(_PPO):
-    """MaskablePPO without the actions that may overspend in the very next step.
+    """MaskablePPO with a mask of the actions that cannot overspend in the next step.
 
     Parameters
     ----------
     name, settings, features
-        As printed in tables; the numbers of PPO; and what the network sees of a state.
+        The name in tables, the hyperparameters of PPO, and the network's input features.
 
     Examples
     --------
@@ -202,8 +200,8 @@ class OneStepPPO(_PPO):
     name: str = "MaskablePPO, one-step mask"
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
-        """What cannot overspend in the next step."""
-        allowed = mdp.by_action(one_step_mask(mdp, budget), False)  # the last layer is of the overspent
+        """The mask of actions that cannot overspend in the next step."""
+        allowed = mdp.by_action(one_step_mask(mdp, budget), False)  # the last layer is for overspent budgets
 
         def mask(states: Ints, remaining: Ints) -> Bools:
             layer = np.where(remaining < 0, budget + 1, np.minimum(remaining, budget))
@@ -217,12 +215,12 @@ class OneStepPPO(_PPO):
 @final
 @dataclass(frozen=True, kw_only=True)
 class SautePPO(_PPO):
-    """Sauté PPO with exact integer budgets: the state has what remains, and the overspent are paid a penalty instead.
+    """Sauté PPO with exact integer budgets: it observes the remaining budget, with a penalty as reward once overspent.
 
     Parameters
     ----------
     penalty
-        For each step while overspent; by default that of :func:`almostsure.learn.learners.baselines.saute_penalty`.
+        Per step while overspent; by default that of :func:`almostsure.learn.learners.baselines.saute_penalty`.
 
     Examples
     --------
@@ -237,7 +235,7 @@ class SautePPO(_PPO):
     penalty: float | None = None
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
-        """Everything, and a penalty in place of the reward while overspent."""
+        """No mask, and a penalty instead of the reward while overspent."""
         usual = saute_penalty(float(mdp.reward.min()), float(mdp.reward.max()))
         penalty = usual if self.penalty is None else self.penalty
 
@@ -251,7 +249,7 @@ class SautePPO(_PPO):
 @final
 @dataclass(frozen=True, kw_only=True)
 class EarlyEndPPO(_PPO):
-    """PPO whose episodes end, with a penalty, once they have overspent.
+    """PPO whose episodes end with a penalty once they overspend.
 
     Parameters
     ----------
@@ -271,15 +269,15 @@ class EarlyEndPPO(_PPO):
     penalty: float | None = None
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
-        """Everything, until the budget is overspent."""
-        # Much more than this makes agents stay where they are, and much less makes them overspend.
+        """No mask, and episodes that end once overspent."""
+        # With much larger penalties agents stay where they are, with much smaller ones they overspend.
         usual = 2.0 * float(mdp.reward.max() - mdp.reward.min())
         penalty = usual if self.penalty is None else self.penalty
 
         def pay(rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
             return np.where(remaining < 0, rewards - penalty, rewards)
 
-        # No training episode has ever gone on once overspent: such an agent can but believe that nothing is left.
+        # No training episode continues once overspent, so the network is evaluated as if 0 were left.
         return Regime(mask=available(mdp), pay=pay, ends_overspent=True, overspent=0)
 
 
@@ -287,12 +285,12 @@ class EarlyEndPPO(_PPO):
 @final
 @dataclass(frozen=True, kw_only=True)
 class LagrangianPPO(_PPO):
-    """PPO-Lagrangian: damage has a price, which rises while episodes take more than the budget on average.
+    """PPO-Lagrangian: damage has a price, which rises while the mean damage of episodes exceeds the budget.
 
     Parameters
     ----------
     price_rate
-        By how much the price rises after a rollout, for each unit that an episode takes too much on average.
+        The step size of the price: its change after a rollout, per unit of mean damage above the budget.
 
     Examples
     --------
@@ -307,7 +305,7 @@ class LagrangianPPO(_PPO):
     price_rate: float = 0.05
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
-        """Everything, at a price: it rises after each rollout whose episodes took more than the budget on average."""
+        """No mask, and rewards minus the price of damage, which is updated after each rollout."""
         price = Price(budget, self.price_rate)
         return Regime(mask=available(mdp), sees_remaining=False, pay=price.pay, learn=price.learn)
 
@@ -316,12 +314,12 @@ class LagrangianPPO(_PPO):
 @final
 @dataclass(frozen=True, kw_only=True)
 class UnconstrainedPPO(_PPO):
-    """PPO that does not look at damage.
+    """PPO that ignores damage.
 
     Parameters
     ----------
     name, settings, features
-        As printed in tables; the numbers of PPO; and what the network sees of a state.
+        The name in tables, the hyperparameters of PPO, and the network's input features.
 
     Examples
     --------
@@ -335,11 +333,11 @@ class UnconstrainedPPO(_PPO):
     name: str = "PPO, unconstrained"
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
-        """Everything."""
+        """No mask, and the model's reward."""
         return Regime(mask=available(mdp), sees_remaining=False)
 
 
-#: All of them, by name.
+#: All learners of this module, by name.
 deep_learners: Mapping[str, Learner] = MappingProxyType(
     {
         "shielded": ShieldedPPO(),

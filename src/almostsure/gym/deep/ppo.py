@@ -1,4 +1,4 @@
-"""PPO with masks: sb3-contrib's own algorithm, untouched, with our environments and schedule."""
+"""Runs sb3-contrib's MaskablePPO, unmodified, with our environments and schedules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from almostsure.progress import Bar
 
 
 def build(on: TrainingEnv, *, seed: int | None, device: str, policy_kwargs: Mapping[str, Any] | None = None) -> Any:
-    """A ``MaskablePPO`` that has learned nothing yet."""
+    """An untrained ``MaskablePPO``."""
     if device != "auto":
         check_device(device)
     settings = on.settings
@@ -40,7 +40,7 @@ def build(on: TrainingEnv, *, seed: int | None, device: str, policy_kwargs: Mapp
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that this machine does not have, before anything is built on it."""
+    """Raise unless this machine has the device."""
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
@@ -51,34 +51,35 @@ def check_device(device: str) -> None:
 
 
 def learn(ppo: Any, on: TrainingEnv, *, total_timesteps: int, callback: Any = None) -> None:
-    """Learn for as many whole rollouts as fit into ``total_timesteps``."""
+    """Train for the largest number of whole rollouts within ``total_timesteps``, at least one."""
     rollout = ppo.n_envs * ppo.n_steps
     with one_thread(), Bar("training", total_timesteps) as bar:
-        also = [] if callback is None else callback if isinstance(callback, list) else [callback]
-        ppo.learn(max(total_timesteps // rollout, 1) * rollout, callback=[_Between(on, bar), *map(_as_callback, also)])
+        given = [] if callback is None else callback if isinstance(callback, list) else [callback]
+        callbacks = [_Recorder(on, bar), *map(_as_callback, given)]
+        ppo.learn(max(total_timesteps // rollout, 1) * rollout, callback=callbacks)
 
 
 def _as_callback(given: Any) -> BaseCallback:
-    """A callback of sb3's, or a function of (locals, globals), which goes on unless it returns False."""
+    """A callback as an object of sb3; functions of (locals, globals) stop the training only if they return False."""
     if isinstance(given, BaseCallback):
         return given
-    return ConvertCallback(lambda *about: given(*about) is not False)
+    return ConvertCallback(lambda *arguments: given(*arguments) is not False)
 
 
-class _Between(BaseCallback):  # type: ignore[misc]  # sb3's classes are untyped here
-    """What happens between two rollouts: randomness gets cheaper, and the regime learns what the episodes took."""
+class _Recorder(BaseCallback):  # type: ignore[misc]  # sb3's classes are untyped here
+    """Records episodes; after each rollout, updates the entropy coefficient, the regime and the progress bar."""
 
     def __init__(self, on: TrainingEnv, bar: Bar) -> None:
         super().__init__()
-        self.on, self.bar, self._told = on, bar, 0
+        self.on, self.bar, self._num_learned = on, bar, 0  # episodes that the regime has learned from
 
     def _on_step(self) -> bool:
-        if not isinstance(self.on.env, ModelVecEnv):  # a model's environments keep their own record
+        if not isinstance(self.on.env, ModelVecEnv):  # which records its episodes itself
             for at in np.flatnonzero(self.locals["dones"]).tolist():
-                self._keep(self.locals["infos"][at])
+                self._record(self.locals["infos"][at])
         return True
 
-    def _keep(self, info: dict[str, Any]) -> None:
+    def _record(self, info: dict[str, Any]) -> None:
         record = self.on.record
         record.ends.append(self.num_timesteps)
         record.returns.append(float(info["episode"]["r"]))
@@ -90,13 +91,13 @@ class _Between(BaseCallback):  # type: ignore[misc]  # sb3's classes are untyped
         self.model.ent_coef = last + (first - last) * self.model._current_progress_remaining
         self.bar.update(self.num_timesteps, f"{self.num_timesteps:,} steps")
         if isinstance(self.on.env, ModelVecEnv):
-            self.on.env.regime.learn(self.on.record.damages[self._told :])
-            self._told = len(self.on.record.damages)
+            self.on.env.regime.learn(self.on.record.damages[self._num_learned :])
+            self._num_learned = len(self.on.record.damages)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Small networks are faster on one core than on many; what was set before is set again."""
+    """Let PyTorch use a single thread, which is faster for small networks, and restore the setting afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""The numbers of PPO, under Stable-Baselines3's names.  The same ones serve every learner here."""
+"""The hyperparameters of PPO, under Stable-Baselines3's names, for all learners of this package."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ LEAST = {"n_envs": 1, "n_steps": 2, "batch_size": 2, "n_epochs": 1, "max_episode
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How PPO learns.  The defaults were tuned on the hazard map, with other seeds than those that are reported.
+    """The hyperparameters of PPO.  The defaults were tuned on the hazard map, with other seeds than the published ones.
 
     Parameters
     ----------
     n_envs
-        Environments that are played at once.
+        The number of environments that are stepped together.
     n_steps
         Steps of each environment between two updates.
     batch_size, n_epochs
-        Size of a minibatch, and how often each step is learned from.
+        The size of a minibatch, and the number of passes over each rollout.
     learning_rate
-        At the beginning; it falls linearly to 0 in the course of the training.
+        The initial learning rate, which falls linearly to 0 during the training.
     discount, gae_lambda
         γ and λ of the advantage estimates.
     ent_coef
@@ -39,9 +39,9 @@ class Settings:
     max_episode_steps
         Episodes are truncated after that many steps while training.
     exploring_starts
-        The share of training episodes that begin anywhere, in a random state with as much left as the rules allow
-        there, which may be less than the budget: what is missing counts as spent.  So agents find what random play from
-        the start hardly ever does.  For models, which can begin anywhere; a user's environment cannot.
+        The fraction of training episodes that begin with a random pair of state and remaining budget that the regime
+        allows; the rest of the budget counts as spent.  This helps to find states that random play from the start
+        hardly ever reaches.  For models only, since an environment cannot be reset to any state.
 
     Examples
     --------
@@ -63,48 +63,48 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
-            _keep(self, name, count(name, getattr(self, name), least=least))
-        _keep(self, "net_arch", tuple(count("net_arch", size) for size in self.net_arch))
+            _set(self, name, count(name, getattr(self, name), least=least))
+        _set(self, "net_arch", tuple(count("net_arch", size) for size in self.net_arch))
         for name in ("discount", "gae_lambda"):
             share = check_real(name, getattr(self, name))
             if not 0 < share <= 1:
                 raise ArgumentError(f"{name} must lie in (0, 1]; got {share:g}")
         share = check_real("exploring_starts", self.exploring_starts)
         if not 0 <= share <= 1:
-            raise ArgumentError(f"exploring_starts must be a share, 0 … 1; got {share:g}")
+            raise ArgumentError(f"exploring_starts must lie in 0 … 1; got {share:g}")
         first, last = self.ent_coef
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate) and first >= 0 and last >= 0):
             raise ArgumentError(
                 f"learning_rate must be positive, and ent_coef two numbers, 0 or more; got {self.learning_rate!r} and "
                 f"{self.ent_coef!r}"
             )
-        _keep(self, "ent_coef", (float(first), float(last)))
+        _set(self, "ent_coef", (float(first), float(last)))
 
     def for_steps(self, steps: int) -> Settings:
-        """The same numbers, with rollouts that fit into that many steps."""
+        """The same settings, with rollouts that fit into that many steps."""
         n_envs = min(self.n_envs, max(steps // 2, 1))
         n_steps = max(min(self.n_steps, steps // n_envs), 2)
         size, batch_size = n_envs * n_steps, min(self.batch_size, n_envs * n_steps)
-        while size % batch_size == 1:  # a minibatch of one step has no spread to divide its advantages by
+        while size % batch_size == 1:  # the advantages of a single step cannot be normalised
             batch_size += 1
         return dataclasses.replace(self, n_envs=n_envs, n_steps=n_steps, batch_size=batch_size)
 
     def for_one_env(self) -> Settings:
-        """The same numbers for a single environment: one long rollout instead of many short ones."""
+        """The same settings for a single environment: one long rollout instead of many short ones."""
         return dataclasses.replace(self, n_envs=1, n_steps=self.n_envs * self.n_steps)
 
     def to_json(self) -> str:
-        """As a line of text."""
+        """The settings as JSON."""
         return json.dumps(dataclasses.asdict(self))
 
     @staticmethod
     def from_json(text: str) -> Settings:
-        """From a line of text; refused unless every number is one."""
+        """The settings from JSON, validated."""
         found: Any = json.loads(text)
         return Settings(**{**found, "ent_coef": tuple(found["ent_coef"]), "net_arch": tuple(found["net_arch"])})
 
 
-def _keep(settings: Settings, name: str, value: object) -> None:
+def _set(settings: Settings, name: str, value: object) -> None:
     object.__setattr__(settings, name, value)
 
 

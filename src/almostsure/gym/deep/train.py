@@ -1,4 +1,4 @@
-"""``train_maskable_ppo``: an agent that never overspends, in one call."""
+"""``train_maskable_ppo``: trains an agent that never overspends."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ def train_maskable_ppo(
     Parameters
     ----------
     source
-        A model, an example's name or a file, of which ``settings.n_envs`` environments are stepped at once.  Or a
-        Gymnasium environment with a :class:`almostsure.gym.ShieldedEnv` in its stack, or a function that makes one and
-        is called ``settings.n_envs`` times.
+        A model, an example's name or a file, of which ``settings.n_envs`` environments are stepped together.  Or a
+        Gymnasium environment with a :class:`almostsure.gym.ShieldedEnv` among its wrappers, or a function that makes
+        one, which is called ``settings.n_envs`` times.
     budget
-        The budget of every episode, in training and afterwards.  A ShieldedEnv knows its own.
+        The budget of every episode, in training and afterwards.  Not needed with a ShieldedEnv, which has one.
     total_timesteps, seed
         Environment steps, of all environments together; the same seed gives the same agent on the same machine.
     settings
-        The numbers of PPO, under Stable-Baselines3's names.
+        The hyperparameters of PPO, under Stable-Baselines3's names.
     policy_kwargs, callback, device
         Passed on to Stable-Baselines3; ``net_arch`` is among the settings.  Small networks are faster on the CPU.
     features
-        For models: one row of numbers per state, for the network to see; by default the state one-hot, and its place
-        on the map.
+        For models: the network's input features, one row of numbers per state; by default the state one-hot, and its
+        position on the map.
     ledger
-        For models: a Ledger, or the path of a file of JSON lines, in which every training episode is noted.
+        For models: a Ledger, or the path of a file of JSON lines, which records every training episode.
 
     Raises
     ------
     Infeasible
-        If an initial state needs more than ``budget``; ``needed`` is what suffices.
+        If an initial state needs more than ``budget``; ``needed`` is the budget that suffices.
     ArgumentError
-        If an environment has no shield, or another budget than the one given.
+        If an environment has no shield, or another budget than the given one.
     Interrupted
-        Ctrl-C; ``kept`` is the agent as it was then.
+        After Ctrl-C; ``kept`` is the agent at that time.
 
     Examples
     --------
@@ -76,8 +76,8 @@ def train_maskable_ppo(
     try:
         learn(ppo, on, total_timesteps=total_timesteps, callback=callback)
     except KeyboardInterrupt:
-        said = f"training was stopped after {ppo.num_timesteps:,} steps; the agent is kept"
-        raise Interrupted(said, kept=agent_of(ppo, on)) from None
+        message = f"training was stopped after {ppo.num_timesteps:,} steps; the agent is kept"
+        raise Interrupted(message, kept=agent_of(ppo, on)) from None
     return agent_of(ppo, on)
 
 

@@ -1,4 +1,4 @@
-"""What an agent is trained on: many environments of a model, or somebody's environment inside a ``ShieldedEnv``."""
+"""Training environments: many environments of a model, or a user's environment inside a ``ShieldedEnv``."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ from almostsure.shield.protocol import Guard
 from almostsure.shield.shield import Shield
 
 Environment = gymnasium.Env[Any, Any] | Callable[[], gymnasium.Env[Any, Any]]
-Source = Model | Environment  #: what agents are trained on
+Source = Model | Environment  #: a model or an environment to train on
 
-SEE_THROUGH = (TimeLimit, OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, Monitor)  # observations pass
+# Wrappers that leave observations unchanged.
+TRANSPARENT = (TimeLimit, OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, Monitor)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingEnv:
-    """Environments as sb3 wants them, and what is known about them."""
+    """A ``VecEnv`` of sb3, with its shield and settings."""
 
     env: Any  # a VecEnv with action masks
-    shield: Guard | None  # None for learners that have none
+    shield: Guard | None  # None for learners without a shield
     budget: int
     settings: Settings
-    observe: Observe | None  # how an agent sees (states, remaining); None if nobody but the environment knows
-    record: Record  # of a model's environments, their own
+    observe: Observe | None  # the observations of (states, remaining); None if unknown
+    record: Record  # for a ModelVecEnv, its own
 
 
 def training_env(
@@ -58,43 +59,43 @@ def training_env(
     features: npt.ArrayLike | None = None,
     ledger: Ledger | str | PathLike[str] | None = None,
 ) -> TrainingEnv:
-    """What ``source`` is, ready for training."""
+    """The training environments of ``source``."""
     if isinstance(source, gymnasium.Env) or callable(source):
         if features is not None:
-            raise ArgumentError("features are for models; an environment's agent sees what the environment shows")
+            raise ArgumentError("features are for models, not for environments; wrap the environment to change them")
         if ledger is not None:
-            raise ArgumentError("a ShieldedEnv keeps a ledger of its own: pass ledger= to it")
+            raise ArgumentError("a ShieldedEnv has a ledger of its own: pass ledger= to it")
         return of_env(source, budget, settings)
     mdp = as_model(source)
     if budget is None:
         raise ArgumentError("budget must be given with a model: the budget of every episode. See suggest_budget(mdp).")
     shield = Shield(minimal_budget(mdp))
     budget = require_budget(shield.minimal, budget)
-    made = of_model(mdp, budget, shielded(shield), settings, shield=shield, features=features)
-    made.env.ledger = None if ledger is None else open_ledger(ledger, shield)
-    return made
+    result = of_model(mdp, budget, shielded(shield), settings, shield=shield, features=features)
+    result.env.ledger = None if ledger is None else open_ledger(ledger, shield)
+    return result
 
 
 def of_model(
     mdp: MDP, budget: int, regime: Regime, settings: Settings, *, shield: Shield | None, features: npt.ArrayLike | None
 ) -> TrainingEnv:
-    """Environments of a model under a regime."""
-    seen = Features(mdp, budget if regime.sees_remaining else None, states=features)
+    """Environments of a model in a regime."""
+    inputs = Features(mdp, budget if regime.sees_remaining else None, states=features)
     env = ModelVecEnv(
         mdp,
         budget,
         regime,
-        seen,
+        inputs,
         n_envs=settings.n_envs,
         max_episode_steps=settings.max_episode_steps,
         scale=1.0 / largest_reward(mdp),
         exploring_starts=settings.exploring_starts,
     )
-    return TrainingEnv(env=env, shield=shield, budget=budget, settings=settings, observe=seen, record=env.record)
+    return TrainingEnv(env=env, shield=shield, budget=budget, settings=settings, observe=inputs, record=env.record)
 
 
 def largest_reward(mdp: MDP) -> float:
-    """The largest reward by size; 1 where there is none.  Networks learn best what is about that large."""
+    """The largest absolute reward, by which rewards are divided for the network; 1 if all are 0."""
     return float(abs(mdp.reward).max()) or 1.0
 
 
@@ -102,18 +103,18 @@ def largest_reward(mdp: MDP) -> float:
 
 
 def of_env(source: Environment, budget: int | None, settings: Settings) -> TrainingEnv:
-    """One environment, or ``n_envs`` of them where a function makes them."""
+    """A single environment, or ``n_envs`` environments made by a function."""
     if settings.exploring_starts:
-        raise ArgumentError("exploring_starts must be 0 for an environment: only a model can begin anywhere")
+        raise ArgumentError("exploring_starts must be 0 for an environment, which cannot be reset to any state")
     single = isinstance(source, gymnasium.Env)
-    first = source if isinstance(source, gymnasium.Env) else _made(source)
+    first = source if isinstance(source, gymnasium.Env) else _make(source)
     inner = require_shield(first)
     if budget is not None and whole("budget", budget) != inner.budget:
         raise ArgumentError(f"budget must be that of the environment, {inner.budget}, or left out; got {budget}")
     shield = inner.guarded.guard
     scale = 1.0 / largest_reward(shield.mdp) if isinstance(shield, Shield) else 1.0
     makers = [lambda: first] + ([] if single else [source] * (settings.n_envs - 1))
-    env = DummyVecEnv([lambda make=make: _ready(make(), scale, settings) for make in makers])
+    env = DummyVecEnv([lambda make=make: _wrapped(make(), scale, settings) for make in makers])
     settings = settings.for_one_env() if single else settings
     return TrainingEnv(
         env=env,
@@ -125,33 +126,33 @@ def of_env(source: Environment, budget: int | None, settings: Settings) -> Train
     )
 
 
-def _made(make: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
+def _make(make: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
     if inspect.isclass(make) or not isinstance(env := make(), gymnasium.Env):
         raise ArgumentError(f"a function must return a Gymnasium environment; got {make!r}")
     return env
 
 
 def require_shield(env: gymnasium.Env[Any, Any]) -> ShieldedEnv:
-    """The ShieldedEnv in a stack of wrappers; ArgumentError where there is none."""
+    """The ShieldedEnv among the wrappers of an environment; ArgumentError if there is none."""
     shielded_env = shielded_in(env)
     if shielded_env is None:
         raise ArgumentError(
-            f"the environment {env} has no shield. Wrap it: almostsure.gym.ShieldedEnv(env, shield, budget); "
-            "of a finite model, pass the model itself."
+            f"the environment must have a shield; got {env}. Wrap it: almostsure.gym.ShieldedEnv(env, shield, budget); "
+            "or pass its model, if it is finite."
         )
     return shielded_env
 
 
-def _ready(env: gymnasium.Env[Any, Any], scale: float, settings: Settings) -> gymnasium.Env[Any, Any]:
-    """The environment with a time limit, true returns on record, and rewards of a size that networks like."""
+def _wrapped(env: gymnasium.Env[Any, Any], scale: float, settings: Settings) -> gymnasium.Env[Any, Any]:
+    """The environment with a time limit, a Monitor that records unscaled returns, and scaled rewards."""
     limited = TimeLimit(env, settings.max_episode_steps)
     return TransformReward(Monitor(limited), lambda reward: float(reward) * scale)
 
 
 def _observer(env: Any, inner: ShieldedEnv) -> Observe | None:
-    """How the agent sees a state of the model, where observations are states and nothing above changes them."""
+    """The agent's observations of states, if observations are states and no wrapper above changes them."""
     while env is not inner:
-        if not isinstance(env, SEE_THROUGH):
+        if not isinstance(env, TRANSPARENT):
             return None
         env = env.env
     if not inner.guarded.plain or not isinstance(inner.guarded.guard, Shield):

@@ -1,11 +1,10 @@
-"""Many environments of one model as Stable-Baselines3 wants them: a ``VecEnv`` with action masks, stepped in NumPy.
+"""``ModelVecEnv``: many environments of one model as a ``VecEnv`` of Stable-Baselines3 with action masks, in NumPy.
 
 Each environment plays episodes of its own: from the model's start, with the whole budget, until a terminal state, or
 until the regime ends it, or until ``max_episode_steps`` have passed (which truncates it).  The next episode begins at
-once.  An action that the regime's mask does not allow is an error, whoever chose it.
+once.  An action that the regime's mask does not allow is an error.
 
-A *regime* says what may be played, what is paid, and what ends an episode; :mod:`almostsure.gym.deep.learners` lists
-them.
+A *regime* consists of a mask, a reward, and further ends of episodes; :mod:`almostsure.gym.deep.learners` lists them.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from almostsure.memory import require
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.shield.shield import Shield
 
-EPISODES = {"ends": np.int64, "returns": np.float64, "damages": np.int64}  # what is kept of a training, by its type
+EPISODES = {"ends": np.int64, "returns": np.float64, "damages": np.int64}  # columns of training episodes, and dtypes
 
-Pay = Callable[[Floats, Ints, Ints], Floats]  # rewards, damages and what remains after them → what the agent is paid
+Pay = Callable[[Floats, Ints, Ints], Floats]  # rewards, damages, remaining budgets after them → the agent's rewards
 
 
-def as_it_is(rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
+def unchanged(rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
     """The model's reward."""
     return rewards
 
 
-def nothing(damages: list[int]) -> None:
+def ignore(damages: list[int]) -> None:
     """Learn nothing from the damages of a rollout."""
 
 
@@ -47,72 +46,72 @@ def nothing(damages: list[int]) -> None:
 class Regime:
     """The rules of training.  Remaining budgets are negative once overspent."""
 
-    mask: Mask  # leaves no row empty
-    needs: Ints | int = 0  # [num_states], the least remaining budget with which an agent may be there
-    sees_remaining: bool = True  # whether the agent is shown what remains
-    overspent: int | None = -1  # what an overspent agent believes to remain; None: that never happens
-    pay: Pay = as_it_is
+    mask: Mask  # allows some action in every row
+    needs: Ints | int = 0  # [num_states], the least remaining budget that the regime allows in each state
+    sees_remaining: bool = True  # whether the agent observes the remaining budget
+    overspent: int | None = -1  # the remaining budget that an overspent agent observes; None if this cannot happen
+    pay: Pay = unchanged
     ends_overspent: bool = False  # whether an episode ends once overspent
-    learn: Callable[[list[int]], None] = nothing  # called after each rollout with the damages of its episodes
-    starts: tuple[Ints, Ints] | None = None  # where episodes may begin: states and what remains; None: wherever allowed
+    learn: Callable[[list[int]], None] = ignore  # called after each rollout with the damages of its episodes
+    starts: tuple[Ints, Ints] | None = None  # exploring starts: states and remaining budgets; None: all that it allows
 
-    def places(self, mdp: MDP, budget: int) -> tuple[Ints, Ints]:
-        """Where an episode may begin: states that are not over, and what may remain there."""
+    def exploring_starts(self, mdp: MDP, budget: int) -> tuple[Ints, Ints]:
+        """The exploring starts: nonterminal states, and remaining budgets."""
         if self.starts is not None:
             return self.starts
-        require((budget + 1) * mdp.num_states * 17, "all places at which an episode may begin", "Use a smaller budget.")
+        require((budget + 1) * mdp.num_states * 17, "the list of all exploring starts", "Use a smaller budget.")
         left, state = np.nonzero((self.needs <= np.arange(budget + 1)[:, None]) & ~mdp.is_terminal())
         return state, left
 
 
 def shielded(shield: Shield) -> Regime:
-    """What the shield allows, and nothing else."""
+    """The shield's mask."""
     return Regime(mask=shield.mask, needs=shield.minimal.of_state, overspent=None)
 
 
 class Step(NamedTuple):
-    """What one step of all environments gave.  Those that ended have begun anew; ``last`` is where they ended."""
+    """The result of a step of all environments.  Environments whose episode ended have begun the next one."""
 
-    rewards: Floats  # as the regime pays them
+    rewards: Floats  # of the regime
     ended: Bools
     truncated: Bools
-    last: Rows  # [number of environments that ended, width]
+    last: Rows  # [number of environments that ended, width] their final observations
 
 
 @dataclass(slots=True)
 class Record:
-    """The episodes that have ended: what they truly returned, and their damage."""
+    """The episodes that have ended, with the model's returns."""
 
-    ends: list[int] = field(default_factory=list)  # the number of steps, of all together, after which each ended
+    ends: list[int] = field(default_factory=list)  # the number of steps of all environments when each ended
     returns: list[float] = field(default_factory=list)
     damages: list[int] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
 
     def columns(self) -> dict[str, Any]:
-        """What a training keeps of them, as arrays."""
+        """The columns of ``EPISODES``, as arrays."""
         return {name: np.array(getattr(self, name), kind) for name, kind in EPISODES.items()}
 
 
 @final
 class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped here
-    """Environments of a model under a regime; ``action_masks`` is found as sb3-contrib looks for it.
+    """Environments of a model in a regime, with the ``action_masks`` that sb3-contrib calls.
 
     Parameters
     ----------
     mdp, budget
         The model, and the budget with which every episode begins.
     regime
-        What may be played, what is paid and what ends an episode.
+        The mask, the reward and the further ends of episodes.
     features
-        What an agent sees.
+        The observations.
     n_envs
-        How many environments.
+        The number of environments.
     max_episode_steps
         Episodes are truncated after that many steps.
     scale
-        What rewards are multiplied by before the agent gets them.
+        The factor by which rewards are multiplied for the agent.
     exploring_starts
-        The share of episodes that begin anywhere: see :class:`almostsure.gym.deep.Settings`.
+        The fraction of episodes with a random start: see :class:`almostsure.gym.deep.Settings`.
     """
 
     def __init__(
@@ -132,40 +131,41 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
         super().__init__(n_envs, Box(-np.inf, np.inf, (features.width,), np.float32), Discrete(mdp.num_actions))
         self.record = Record()
         self.steps = self.restricted_steps = 0
-        self.ledger: Ledger | None = None  # in which episodes are noted as they end, if somebody wants that
+        self.ledger: Ledger | None = None  # records episodes when they end, if it is set
         self._numbers = np.zeros(n_envs, np.int64)
         self._draws = Draws(mdp)
         self._all, self._actions = np.ones(n_envs, np.bool_), np.zeros(n_envs, np.int64)
         self._available = np.diff(mdp.choice_ptr)
         self._exploring = exploring_starts
-        self._places = regime.places(mdp, budget) if exploring_starts else (np.zeros(0, np.int64),) * 2
+        self._starts = regime.exploring_starts(mdp, budget) if exploring_starts else (np.zeros(0, np.int64),) * 2
         self.restart(None)
 
     # ------------------------------------------------------------------ playing
 
     def restart(self, seed: int | None) -> None:
-        """Begin anew everywhere, with this seed."""
+        """Begin new episodes in all environments, with this seed."""
         self._rng = np.random.default_rng(seed)
         self.states, self.remaining, self._lengths = np.zeros((3, self.num_envs), np.int64)
         self._returns = np.zeros(self.num_envs)
         self._begin(np.arange(self.num_envs))
 
-    def _begin(self, who: Ints) -> None:
-        self.states[who] = self._draws.start(who.size, self._rng)
-        self.remaining[who] = self.budget
-        if self._places[0].size:
-            explorers = who[self._rng.random(who.size) < self._exploring]
-            at = self._rng.integers(self._places[0].size, size=explorers.size)
-            self.states[explorers], self.remaining[explorers] = (column[at] for column in self._places)
-        self._returns[who], self._lengths[who] = 0.0, 0
+    def _begin(self, rows: Ints) -> None:
+        """Begin new episodes in the environments with these numbers."""
+        self.states[rows] = self._draws.start(rows.size, self._rng)
+        self.remaining[rows] = self.budget
+        if self._starts[0].size:
+            explorers = rows[self._rng.random(rows.size) < self._exploring]
+            at = self._rng.integers(self._starts[0].size, size=explorers.size)
+            self.states[explorers], self.remaining[explorers] = (column[at] for column in self._starts)
+        self._returns[rows], self._lengths[rows] = 0.0, 0
         self._mask: Bools | None = None
 
     def observe(self) -> Rows:
-        """What an agent sees in every environment, [num_envs, width]."""
+        """The observations of all environments, [num_envs, width]."""
         return self.features(self.states, self.remaining)
 
     def action_masks(self) -> Bools:
-        """What may be played in every environment, [num_envs, num_actions]; no row is empty."""
+        """The masks of all environments, [num_envs, num_actions]; no row is empty."""
         if self._mask is None:
             self._mask = self.regime.mask(self.states, self.remaining)
         return self._mask
@@ -182,24 +182,25 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
         if self.ledger is not None:
             self.ledger.steps += self.num_envs
         ended = self._draws.is_terminal[self.states]
-        paid = self.regime.pay(rewards, damages, self.remaining)
+        rewards = self.regime.pay(rewards, damages, self.remaining)
         if self.regime.ends_overspent:
             ended |= self.remaining < 0
         truncated = ~ended & (self._lengths >= self.max_episode_steps)
         over = np.flatnonzero(ended | truncated)
         last = self.features(self.states[over], self.remaining[over])
-        self._keep(over, truncated)
+        self._record(over)
+        self._note(over, truncated)
         self._begin(over)
-        return Step(paid, ended | truncated, truncated, last)
+        return Step(rewards, ended | truncated, truncated, last)
 
     def finish(self) -> None:
-        """Keep the episodes that the end of training cuts, if they have overspent: that is known already."""
+        """Record the unfinished episodes that have overspent, at the end of training."""
         over = np.flatnonzero(self.remaining < 0)
         self._record(over)
         self._begin(over)
 
     def _check(self, actions: Ints) -> None:
-        """Refuse actions unless the mask has them."""
+        """Raise unless the mask allows the actions."""
         count = self.num_envs
         if actions.shape != (count,) or not ((actions >= 0) & (actions < self.mdp.num_actions)).all():
             raise UnknownName("action", actions, (), f"Give {count} actions 0 … {self.mdp.num_actions - 1}.")
@@ -214,46 +215,43 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
                 remaining=left,
             )
 
-    def _record(self, who: Ints) -> None:
-        self.record.ends += [self.steps] * who.size
-        self.record.returns += self._returns[who].tolist()
-        self.record.damages += (self.budget - self.remaining[who]).tolist()
-        self.record.lengths += self._lengths[who].tolist()
+    def _record(self, rows: Ints) -> None:
+        self.record.ends += [self.steps] * rows.size
+        self.record.returns += self._returns[rows].tolist()
+        self.record.damages += (self.budget - self.remaining[rows]).tolist()
+        self.record.lengths += self._lengths[rows].tolist()
 
-    def _keep(self, who: Ints, truncated: Bools) -> None:
-        """Keep the episodes that ended, and note them in the ledger."""
-        self._record(who)
-        self._numbers[who] += 1
-        for at in who.tolist() if self.ledger is not None else ():
-            assert self.ledger is not None
+    def _note(self, rows: Ints, truncated: Bools) -> None:
+        """Write the episodes that ended into the ledger, if there is one."""
+        self._numbers[rows] += 1
+        if self.ledger is None:
+            return
+        for at in rows.tolist():
             steps, damage = int(self._lengths[at]), self.budget - int(self.remaining[at])
-            why = "truncated" if truncated[at] else "terminated"
-            self.ledger.note(
-                Episode(int(self._numbers[at]), steps, float(self._returns[at]), damage, self.budget, 0, why, at)  # type: ignore[arg-type]
-            )
+            reason: Any = "truncated" if truncated[at] else "terminated"
+            totals = int(self._numbers[at]), steps, float(self._returns[at]), damage, self.budget
+            self.ledger.note(Episode(*totals, 0, reason, at))
 
-    # ------------------------------------------------------------------ what sb3 asks for
+    # ------------------------------------------------------------------ the interface of VecEnv
 
     def reset(self) -> Rows:
-        """Begin anew everywhere, with the seed that was set, if any."""
+        """Begin new episodes in all environments, with the seed that was set, if any."""
         self.restart(self._seeds[0])
         self._reset_seeds()
         self._reset_options()
         return self.observe()
 
     def step_async(self, actions: Ints) -> None:
-        """Keep the actions for ``step_wait``."""
+        """Store the actions for ``step_wait``."""
         self._actions = np.asarray(actions)
 
     def step_wait(self) -> tuple[Rows, Floats, Bools, list[dict[str, Any]]]:
-        """Play them."""
+        """Play the stored actions."""
         step, record = self.play(self._actions), self.record
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         ended = np.flatnonzero(step.ended).tolist()
-        fresh = slice(len(record.returns) - len(ended), None)  # not [-0:], which is everything
-        for at, last, reward, length in zip(
-            ended, step.last, record.returns[fresh], record.lengths[fresh], strict=True
-        ):
+        new = slice(len(record.returns) - len(ended), None)  # not [-0:], which selects all
+        for at, last, reward, length in zip(ended, step.last, record.returns[new], record.lengths[new], strict=True):
             infos[at] = {
                 "terminal_observation": last,
                 "TimeLimit.truncated": bool(step.truncated[at]),
@@ -264,23 +262,23 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
     def env_method(
         self, method_name: str, *args: Any, indices: int | Iterable[int] | None = None, **more: Any
     ) -> list[Any]:
-        """Ask every environment for its mask; there is nothing else to ask."""
+        """The masks of environments; the only method that they have."""
         if method_name != "action_masks":
             raise AttributeError(f"the environments of a model have no method {method_name!r}")
         mask = self.action_masks()
         return [mask[at] for at in self._get_indices(indices)]
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
-        """An attribute, the same for every environment."""
+        """An attribute, which is the same for all environments."""
         return [getattr(self, attr_name) for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
-        """Refused: an environment of a model has nothing of its own to change."""
+        """Raise: the environments have no attributes of their own."""
         raise AttributeError(f"{attr_name} of one environment cannot be changed")
 
     def env_is_wrapped(self, wrapper_class: type, indices: int | Iterable[int] | None = None) -> list[bool]:
-        """They record their own episodes, as a Monitor does, and have no other wrapper."""
+        """Whether the class is a Monitor: the environments record their episodes as it does."""
         return [issubclass(Monitor, wrapper_class) for _ in self._get_indices(indices)]
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""

@@ -1,1 +1,1 @@
-"""Environments that come with the package."""
+"""Environments that sample models, and well-known environments with their models."""

@@ -1,8 +1,8 @@
-"""Gymnasium environments that sample a model: a single one, and many at once without a loop in Python.
+"""Gymnasium environments that sample a model: a single one, and a vectorised one.
 
 Observations are state indices and actions are action ids.  ``info`` holds the ``damage`` of the step and the
-``action_mask`` of the state just reached, in the form that ``Discrete.sample`` takes.  An action that the state does
-not have is an error, never a no-op.
+``action_mask`` of the state after it, in the form that ``Discrete.sample`` takes.  Playing an action that the state
+does not have is an error, never a no-op.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gymnasium.wrappers import TimeLimit
 
 from almostsure.arguments import names_right_word, one_of, whole
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.gym.autoreset import Infos, Resets, write
+from almostsure.gym.autoreset import Infos, Resets, with_columns
 from almostsure.gym.envs.render import MODES, Draw, Renderer, Scene, on_map
 from almostsure.model.mdp import MDP, Bools, Outcome
 from almostsure.model.source import Model, as_model
@@ -47,7 +47,7 @@ def to_gymnasium(
         ``"ansi"`` for text, ``"rgb_array"`` for pictures or ``"human"`` for a window, if the model has a layout;
         pictures and windows need pygame.
     max_episode_steps
-        Truncate episodes after that many steps; by default never, so an episode need not end.
+        Truncate episodes after that many steps; by default never, so that episodes may be infinite.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def to_gymnasium(
 
 
 class _Choice(NamedTuple):
-    """The outcomes of a choice, ready to be drawn from."""
+    """The outcomes of a choice, and their cumulative probabilities."""
 
     cumulated: list[float]
     outcomes: list[Outcome]
@@ -87,7 +87,7 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
     render_mode
         ``"ansi"``, ``"rgb_array"``, ``"human"`` or None.
     draw
-        What is shown in a state; by default its map, where it has one.
+        A function from states to drawings; by default the model's map, if it has one.
 
     Examples
     --------
@@ -118,9 +118,9 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
         self._choices: dict[tuple[int, int], _Choice] = {}  # filled as they are played
         self._masks: dict[int, npt.NDArray[np.int8]] = {}
         self._state: int | None = None
-        self._over = self._hurt = False
-        self._last = ""
-        self._damage = 0  # so far
+        self._over = self._damaged = False  # damaged: by the last step
+        self._last = ""  # the last action's name
+        self._damage = 0  # of the episode so far
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -132,7 +132,7 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
         else:
             at = _draw(list(accumulate(self.mdp.initial_probabilities.tolist())), self.np_random)
             self._state = int(self.mdp.initial_states[at])
-        self._last, self._damage, self._over, self._hurt = "", 0, False, False
+        self._last, self._damage, self._over, self._damaged = "", 0, False, False
         if self.render_mode == "human":
             self.render()
         return np.int64(self._state), self._info(self._state, 0)
@@ -151,13 +151,13 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
         self._state, self._over = state, bool(self._is_terminal[state])
         self._damage += damage
         if self.render_mode is not None:
-            self._last, self._hurt = self.mdp.action_name(self.mdp.action(action)), damage > 0
+            self._last, self._damaged = self.mdp.action_name(self.mdp.action(action)), damage > 0
             if self.render_mode == "human":
                 self.render()
         return np.int64(state), reward, self._over, False, self._info(state, damage)
 
     def _choice(self, state: int, action: int) -> _Choice:
-        """What an action may lead to.  In a start that is terminal already, any action leads nowhere."""
+        """The outcomes of an action.  In an initial state that is terminal, every action is a self-loop."""
         played = int(self.mdp.actions(state)[0]) if self._is_terminal[state] else action
         outcomes = self.mdp.outcomes(state, played)
         result = _Choice(list(accumulate(outcome.probability for outcome in outcomes)), outcomes)
@@ -165,7 +165,7 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
         return result
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Which actions the current state has, as sb3-contrib asks for it."""
+        """The mask of the current state's actions; the method that sb3-contrib calls."""
         if self._state is None:
             raise ResetNeeded("call reset() before action_masks()")
         return self._mask(self._state).astype(np.bool_)
@@ -188,12 +188,12 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
             return None
         if self._state is None:
             raise ResetNeeded("call reset() before render()")
-        return self._renderer.show(Scene(self._state, self._last, self._damage, self._hurt))
+        return self._renderer.show(Scene(self._state, self._last, self._damage, self._damaged))
 
     def picture(self, state: int, action: int = -1, damage: int = 0, *, hurt: bool = False) -> Any:
-        """What :meth:`render` returns in a state, after an action (−1: at the start) and with so much damage so far."""
+        """The rendering of a state after an action (−1 at the start), with the damage of the episode so far."""
         if self._renderer is None:
-            raise ArgumentError("the environment draws nothing: make it with render_mode='rgb_array' or 'ansi'")
+            raise ArgumentError("the environment has no render mode: make it with render_mode='rgb_array' or 'ansi'")
         return self._renderer.show(Scene(state, "" if action < 0 else self.mdp.action_name(action), damage, hurt))
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ class ModelEnv(gymnasium.Env[np.int64, np.int64]):
 
 
 def _draw(cumulated: list[float], rng: np.random.Generator) -> int:
-    """A random index.  The last one takes what rounding leaves over."""
+    """A random index; the last one if rounding leaves the sum below the random number."""
     return min(bisect_right(cumulated, rng.random()), len(cumulated) - 1)
 
 
@@ -211,14 +211,14 @@ def _draw(cumulated: list[float], rng: np.random.Generator) -> int:
 class ModelVectorEnv(VectorEnv[Any, Any, Any]):
     """Many environments of one model; the step after the end of an episode begins the next one.
 
-    ``infos`` holds ``damage`` and ``action_mask``, as those of :func:`to_gymnasium` do.
+    ``infos`` holds ``damage`` and ``action_mask``, as for :func:`to_gymnasium`.
 
     Parameters
     ----------
     model
         A model, an example's name, or a path.
     num_envs
-        How many environments.
+        The number of environments.
     max_episode_steps
         Truncate episodes after that many steps; by default never.
 
@@ -251,20 +251,20 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
         self._state, self._steps = np.zeros((2, self.num_envs), np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Numbers, Infos]:
-        """Begin an episode in all of them, or in ``options["reset_mask"]``; in ``options["state"]``, if given."""
+        """Begin episodes in all environments or in ``options["reset_mask"]``; at ``options["state"]``, if given."""
         self._seed(seed)
         options = options or {}
-        who = self._resets.chosen(options)
+        selected = self._resets.selected(options)
         starts = self._draws.start(self.num_envs, self.np_random)
         if "state" in options:
             starts[:] = self.mdp.state(options["state"])
-        self._state = np.where(who, starts, self._state)
-        self._steps = np.where(who, 0, self._steps)
-        self._resets.reset(who)
-        return self._state.copy(), self._infos(np.zeros(self.num_envs, np.int64), who)
+        self._state = np.where(selected, starts, self._state)
+        self._steps = np.where(selected, 0, self._steps)
+        self._resets.finish_reset(selected)
+        return self._state.copy(), self._infos(np.zeros(self.num_envs, np.int64), selected)
 
     def _seed(self, seed: Any) -> None:
-        """Seed the one generator that all of them share, by one number or by one per environment."""
+        """Seed the generator that all environments share, by one number or by one per environment."""
         if seed is None:
             return
         if isinstance(seed, (int, np.integer)):
@@ -276,7 +276,7 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
             raise ArgumentError(f"seed must be a whole number, or {self.num_envs} of them; got {seed!r}")
 
     def step(self, actions: Any) -> tuple[Numbers, npt.NDArray[np.float64], Bools, Bools, Infos]:
-        """Play one action in each environment; where the episode is over, begin another."""
+        """Play one action in each environment; if its episode is over, begin the next one instead."""
         if self._resets.over is None:
             raise ResetNeeded("call reset() before step()")
         acting = ~self._resets.over
@@ -288,24 +288,24 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
         terminated = self._draws.is_terminal[state] & acting
         late = np.zeros_like(terminated) if self.max_episode_steps is None else self._steps >= self.max_episode_steps
         truncated = late & ~terminated
-        self._resets.step(terminated | truncated)
-        return state.copy(), reward, terminated, truncated, self._infos(damage, self._resets.everybody)
+        self._resets.finish_step(terminated | truncated)
+        return state.copy(), reward, terminated, truncated, self._infos(damage, self._resets.all_envs)
 
-    def _infos(self, damage: Numbers, who: Bools) -> Infos:
-        return write({}, who, {"damage": damage, "action_mask": self._draws.has[self._state]})
+    def _infos(self, damage: Numbers, selected: Bools) -> Infos:
+        return with_columns({}, selected, {"damage": damage, "action_mask": self._draws.has[self._state]})
 
 
 class Draws:
-    """The model's outcomes, ready to be drawn from."""
+    """Samples initial states and outcomes of a model, for many environments at once."""
 
     def __init__(self, mdp: MDP) -> None:
         self.mdp, self.is_terminal = mdp, mdp.is_terminal()
         self._choice = mdp.by_action(np.arange(mdp.num_choices), -1)
         self.has = (self._choice >= 0).astype(np.int8)
         ends = self.is_terminal
-        self._choice[ends] = mdp.choice_ptr[:-1][ends, None]  # a start that is an end: any action leads nowhere
-        # Within a choice probabilities add up to 1, so that choice c owns the interval c … c + 1 of one number line.
-        # The last outcome takes what rounding leaves over.
+        self._choice[ends] = mdp.choice_ptr[:-1][ends, None]  # in a terminal initial state, actions are self-loops
+        # The probabilities of a choice add up to 1, so that choice c has the interval c … c + 1 of the real line.
+        # If rounding leaves the sum below 1, the last outcome has the rest.
         sums = running_sums(mdp.probability, mdp.outcome_ptr.astype(np.int64))
         self._line = mdp.outcome_choices() + np.minimum(sums, 1.0)
         self._starts = np.cumsum(mdp.initial_probabilities)
@@ -319,7 +319,7 @@ class Draws:
     def step(
         self, state: Numbers, action: npt.NDArray[Any], acting: Bools, rng: np.random.Generator
     ) -> tuple[Numbers, npt.NDArray[np.float64], Numbers]:
-        """The next states, rewards and damages; nothing happens where nobody is acting."""
+        """The next states, rewards and damages; those that are not ``acting`` have reward and damage 0."""
         is_whole = action.shape == state.shape and action.dtype.kind in "iu"
         if not is_whole or not ((action >= 0) & (action < self.mdp.num_actions)).all():
             raise ArgumentError(f"actions must be {state.size} ids 0 … {self.mdp.num_actions - 1}; got {action!r}")
@@ -327,7 +327,7 @@ class Draws:
         missing = (choice < 0) & acting
         if missing.any():
             at = int(np.argmax(missing))
-            self.mdp.choice(int(state[at]), int(action[at]))  # says which actions the state has
+            self.mdp.choice(int(state[at]), int(action[at]))  # raises, naming the actions that the state has
         choice = np.maximum(choice, 0)
         outcome = np.searchsorted(self._line, choice + rng.random(state.size), side="right")
         outcome = np.minimum(outcome, self.mdp.outcome_ptr[choice + 1] - 1)

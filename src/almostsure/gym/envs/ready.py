@@ -1,11 +1,11 @@
-"""Well-known environments, ready to be shielded: what counts as damage there, and their exact models.
+"""``ready``: well-known environments with their damage and their exact models.
 
 ==============  ===================================================================
 FrozenLake      1 for falling into a hole
 CliffWalking    1 for falling off the cliff
 Taxi            1 for a pick-up or drop-off that is not possible there
 MiniGrid        1 for walking into lava (Lava…, DistShift…), see :mod:`almostsure.gym.envs.minigrid`
-almostsure      what their models say
+almostsure      according to the model
 ==============  ===================================================================
 """
 
@@ -34,7 +34,7 @@ from almostsure.shield.shield import Shield
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ready:
-    """An environment, its exact model, and what is needed to shield it.
+    """An environment with its exact model, its damage and its ``state_of`` function.
 
     Examples
     --------
@@ -43,10 +43,10 @@ class Ready:
     (16, 1)
     """
 
-    make: Callable[..., gymnasium.Env[Any, Any]]  # takes options of gymnasium.make, render_mode for example
+    make: Callable[..., gymnasium.Env[Any, Any]]  # accepts options of gymnasium.make, such as render_mode
     mdp: MDP
-    damage: Damage | None  # of (s, a, s2, r, terminated); None where the model alone knows
-    state_of: StateOf | None  # where observations are not states
+    damage: Damage | None  # of (s, a, s2, r, terminated); None if the damage follows from the model
+    state_of: StateOf | None  # None if observations are states
 
     def shield(self) -> Shield:
         """The shield of the model."""
@@ -65,7 +65,7 @@ def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
     name
         Its id: FrozenLake, CliffWalking, Taxi, a room of MiniGrid, or one of this package.
     map_seed
-        Which map a room of MiniGrid has.
+        The seed of a MiniGrid room's map.
     **make_kwargs
         Passed to ``gymnasium.make``, such as ``is_slippery=True``.
 
@@ -101,12 +101,12 @@ def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
 
 
 def make_tracked(name: str, damage: Damage, **make_kwargs: Any) -> gymnasium.Env[Any, Any]:
-    """An environment that says its damage: from states alone it cannot always be told (a slip, or a bump?)."""
+    """An environment that reports its damage, which states alone do not always determine (a slip, or a bump?)."""
     return DamageTracker(make_environment(name, **make_kwargs), damage)
 
 
 def damage_of(env: gymnasium.Env[Any, Any]) -> Damage:
-    """What counts as damage in one of Gymnasium's toy environments, as :func:`almostsure.from_gymnasium` takes it.
+    """The damage function of one of Gymnasium's toy environments, for :func:`almostsure.from_gymnasium`.
 
     Parameters
     ----------
@@ -115,8 +115,8 @@ def damage_of(env: gymnasium.Env[Any, Any]) -> Damage:
 
     Examples
     --------
-    >>> hurts = damage_of(gymnasium.make("CliffWalking-v1"))
-    >>> hurts(36, 1, 36, -100.0, False)
+    >>> damage = damage_of(gymnasium.make("CliffWalking-v1"))
+    >>> damage(36, 1, 36, -100.0, False)
     1
     """
     damage = known_damage(env.unwrapped)
@@ -126,7 +126,7 @@ def damage_of(env: gymnasium.Env[Any, Any]) -> Damage:
 
 
 def _unknown(name: str) -> UnknownName:
-    """The error of an environment that is not ready, with the ids of those that are."""
+    """The error for an environment that is not known, with the ids of those that are."""
     listed = {key: str(spec.entry_point).rpartition(":")[2] for key, spec in gymnasium.registry.items()}
     toys = [key for key, kind in listed.items() if kind in KNOWN]
     own = [key for key in listed if key.startswith("almostsure/")]
@@ -139,4 +139,4 @@ def _unknown(name: str) -> UnknownName:
     )
 
 
-ROOMS = ("MiniGrid-…",)  # all rooms without chance
+ROOMS = ("MiniGrid-…",)  # all deterministic rooms

@@ -1,4 +1,4 @@
-"""The environments of this package, as Gymnasium knows them.
+"""Registers the environments of this package with Gymnasium.
 
 >>> import gymnasium, almostsure.gym
 >>> env = gymnasium.make("almostsure/Paper-v0", damage_probability=0.6)
@@ -6,10 +6,10 @@
 <MDP: 2 states, 3 choices, 4 outcomes, starts in circle>
 
 ``gymnasium.make("almostsure.gym:almostsure/Paper-v0")`` needs no import.  Each has its exact model in
-``env.unwrapped.mdp``, and ``gymnasium.make_vec`` makes many environments that are stepped together, which is faster.
+``env.unwrapped.mdp``, and ``gymnasium.make_vec`` makes vectorised environments, which are faster.
 
-Agents without masks must be able to play them, so every state has every action: in a one-way cell, all actions do what
-its only one does.  That changes no minimal budget.
+Agents without masks must be able to play them, so every state has every action: in a one-way cell, all actions have
+the outcomes of its only one.  This leaves all minimal budgets of states unchanged.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from almostsure.model.build.grid import Map, from_map
 from almostsure.model.build.transitions import build
 from almostsure.model.mdp import MDP
 
-Drawn = tuple[MDP, Draw | None]  # a model, and how it is drawn where it has no map
+Drawn = tuple[MDP, Draw | None]  # a model, and a drawing function if it has no map
 
 
 def paper(*, damage_probability: float = 1.0) -> Drawn:
-    """The paper's running example: *left* earns 1 and hurts with a probability, *right* ends it."""
+    """The paper's running example: *left* has reward 1 and may do damage, *right* ends the episode."""
     return example("paper", damage_probability=damage_probability), draw_paper
 
 
@@ -58,7 +58,7 @@ def named(name: str, /, **parameters: Any) -> Drawn:
 
 
 def with_all_actions(mdp: MDP) -> MDP:
-    """The model in which an action that a state does not have does what its first one does."""
+    """The model in which actions that a state does not have get the outcomes of its first one."""
     has = mdp.by_action(np.ones(mdp.num_choices, np.bool_), False)
     missing, action = np.nonzero(~has & ~mdp.is_terminal()[:, None])
     if not missing.size:
@@ -71,12 +71,12 @@ def with_all_actions(mdp: MDP) -> MDP:
 
 
 def robot(*, pause: float = 0.2) -> Drawn:
-    """A warehouse robot that may be bumped; see :mod:`almostsure.gym.envs.warehouse`."""
+    """The warehouse robot; see :mod:`almostsure.gym.envs.warehouse`."""
     mdp, situations = warehouse(pause=pause)
     return mdp, partial(draw, situations)
 
 
-BUILDERS: dict[str, tuple[Callable[..., Drawn], int]] = {  # how to build it, and its time limit
+BUILDERS: dict[str, tuple[Callable[..., Drawn], int]] = {  # by name: the builder, and the time limit
     "Paper": (paper, 100),
     "HazardMap": (hazard_map, 300),
     "Corridor": (partial(named, "corridor"), 100),
@@ -87,7 +87,7 @@ BUILDERS: dict[str, tuple[Callable[..., Drawn], int]] = {  # how to build it, an
 
 
 def make_single(*, builder: str, render_mode: str | None = None, **parameters: Any) -> ModelEnv:
-    """One environment; Gymnasium calls this."""
+    """A single environment; the entry point for Gymnasium."""
     mdp, drawing = BUILDERS[builder][0](**parameters)
     return ModelEnv(mdp, render_mode=render_mode, draw=drawing)
 
@@ -100,7 +100,7 @@ def make_vector(
     render_mode: str | None = None,
     **parameters: Any,
 ) -> ModelVectorEnv:
-    """Many environments at once; Gymnasium calls this."""
+    """A vectorised environment; the entry point for Gymnasium."""
     mdp, _ = BUILDERS[builder][0](**parameters)
     return ModelVectorEnv(mdp, num_envs, max_episode_steps=max_episode_steps)
 
@@ -117,7 +117,7 @@ def environment_names() -> tuple[str, ...]:
 
 
 def register() -> None:
-    """Make the environments known to Gymnasium, once."""
+    """Register the environments with Gymnasium, unless they are registered already."""
     for name, (_, limit) in BUILDERS.items():
         key = f"almostsure/{name}-v0"
         if key not in gymnasium.registry:

@@ -1,7 +1,7 @@
-"""How the environments of this package are shown: as rows of characters, and by pygame as a picture of those rows.
+"""Renders the environments of this package: as text, and by pygame as pictures.
 
-A *drawing* says for each state which characters to show and where the agent stands.  Text has the agent as ``@``;
-pictures have one tile per character, the agent as a disc, and below them one red dot per unit of damage so far.
+A *drawing* of a state has rows of characters and the agent's position.  Text shows the agent as ``@``.  Pictures have
+one tile per character, the agent as a disc, and below them one red dot per unit of damage so far.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ TILES: dict[str, Colour] = {
     "B": (196, 164, 120),
     " ": PAPER,
 } | {str(damage): (120 - 10 * damage, 180 - 10 * damage, 225 - 7 * damage) for damage in range(1, 10)}
-PLAIN = "#. ~=S"  # characters that their tile says already
+PLAIN = "#. ~=S"  # characters that are not written on their tile
 
 
 class Drawing(NamedTuple):
-    """What there is to be seen in a state."""
+    """The drawing of a state."""
 
     rows: Sequence[str]
-    agent: tuple[int, int] | None  # row and column; None if the agent is nowhere
-    note: str = ""  # added to the line below
+    agent: tuple[int, int] | None  # row and column; None if the agent is not on the map
+    note: str = ""  # appended to the status line of text
 
 
 Draw = Callable[[int], Drawing]  # of a state
 
 
 class Scene(NamedTuple):
-    """A state, and how the agent came there."""
+    """A state, with the last step and the damage of the episode."""
 
     state: int
-    action: str  # the last one, or nothing
-    damage: int  # so far
-    hurt: bool  # by the last step
+    action: str  # the last action's name, or ""
+    damage: int  # of the episode so far
+    damaged: bool  # whether the last step did damage
 
 
 def on_map(layout: Layout, state: int) -> Drawing:
@@ -68,7 +68,7 @@ def on_map(layout: Layout, state: int) -> Drawing:
 
 @final
 class Renderer:
-    """Shows one scene after another, in one of the ``MODES``.  A copy has a window of its own."""
+    """Renders scenes in one of the ``MODES``.  A copy opens a window of its own."""
 
     def __init__(self, draw: Draw, mode: str, fps: float) -> None:
         self.draw, self.mode, self.fps = draw, mode, fps
@@ -76,7 +76,7 @@ class Renderer:
         self._clock: Any = None
 
     def show(self, scene: Scene) -> str | Image | None:
-        """Text, a picture, or nothing but what is seen in the window."""
+        """Text or a picture; in mode ``"human"``, None, after drawing in the window."""
         drawing = self.draw(scene.state)
         if self.mode == "ansi":
             return _text(drawing, scene)
@@ -117,27 +117,27 @@ def _picture(pygame: Any, drawing: Drawing, scene: Scene) -> Any:
     height, width = len(drawing.rows), max(map(len, drawing.rows))
     surface = pygame.Surface((width * CELL, height * CELL + STRIP))
     surface.fill(PAPER)
-    letters = pygame.font.Font(None, CELL)
+    font = pygame.font.Font(None, CELL)
     for row, line in enumerate(drawing.rows):
-        for column, what in enumerate(line):
+        for column, character in enumerate(line):
             tile = pygame.Rect(column * CELL, row * CELL, CELL, CELL)
-            surface.fill(TILES.get(what, FLOOR), tile)
-            if what not in PLAIN:
-                letter = letters.render(what, True, PAPER if what == "X" else INK)
+            surface.fill(TILES.get(character, FLOOR), tile)
+            if character not in PLAIN:
+                letter = font.render(character, True, PAPER if character == "X" else INK)
                 surface.blit(letter, letter.get_rect(center=tile.center))
     if drawing.agent is not None:
         row, column = drawing.agent
         middle = (column * CELL + CELL // 2, row * CELL + CELL // 2)
-        pygame.draw.circle(surface, RED if scene.hurt else INK, middle, 13)
+        pygame.draw.circle(surface, RED if scene.damaged else INK, middle, 13)
         pygame.draw.circle(surface, AGENT, middle, 11)
-    _damage(pygame, surface, height * CELL + STRIP // 2, scene.damage)
+    _draw_damage(pygame, surface, height * CELL + STRIP // 2, scene.damage)
     return surface
 
 
-def _damage(pygame: Any, surface: Any, middle: int, damage: int) -> None:
-    """One dot per unit of damage; a bar where there are too many."""
-    most = (surface.get_width() - 28) // 16 + 1
-    if damage > most:
+def _draw_damage(pygame: Any, surface: Any, middle: int, damage: int) -> None:
+    """One dot per unit of damage; a bar if there are too many."""
+    num_fitting = (surface.get_width() - 28) // 16 + 1
+    if damage > num_fitting:
         surface.fill(RED, pygame.Rect(14, middle - 5, surface.get_width() - 28, 10))
         return
     for dot in range(damage):

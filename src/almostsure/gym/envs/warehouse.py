@@ -1,18 +1,19 @@
-"""A warehouse robot that may be bumped, but only so often.
+"""A warehouse with a robot, a forklift, and damage for their collisions.
 
 ::
 
     #############      A, B   parcels to be brought to the dock D, one at a time
     #A.########B#      =      the lane of a forklift, which drives to and fro and sometimes waits
     ##.####.###.#
-    #===========#      Robot and forklift both move one cell per step.  Where they would meet, in a cell
-    #####.#######      or between two, the robot is bumped, damage 1: both stay where they are, and the
+    #===========#      Robot and forklift both move one cell per step.  If they would meet, in a cell or
+    #####.#######      between two, the robot is bumped, damage 1: both stay where they are, and the
     #.....D.....#      forklift turns round.
     #############
 
-Every step costs 1; A is worth 40 and B 60.  To *stay* at the dock, with nothing on board, ends the shift.  The
-forklift starts anywhere.  What a robot can be forced to take depends on where the forklift is and which way it
-goes, so with little budget it waits for the right moment, or in the niche north of the lane, and with more it hurries.
+Every step has reward −1; delivering A has reward 40 and B 60.  The action *stay* at the dock without a parcel ends the
+episode.  The forklift's initial phase is random.  The damage that can be forced depends on the forklift's position and
+direction: with a small budget the robot must wait, perhaps in the niche north of the lane; with a larger one it can go
+at once.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ MAP = (
 )
 ACTIONS = ("north", "east", "south", "west", "stay")
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1), (0, 0))
-WORTH = {"A": 40.0, "B": 60.0}
+REWARDS = {"A": 40.0, "B": 60.0}  # for delivery
 STAY = 4
 
 Cell = tuple[int, int]
@@ -49,27 +50,27 @@ class Situation(NamedTuple):
     robot: Cell
     phase: int  # of the forklift's tour
     carried: str  # "", "A" or "B"
-    waiting: str  # the parcels that are still on their shelves
+    waiting: str  # the parcels that have not been picked up
 
 
 class Floor(NamedTuple):
-    """The map, read."""
+    """The cells of the map."""
 
     free: frozenset[Cell]
-    tour: tuple[Cell, ...]  # where the forklift is in each phase, there and back
+    tour: tuple[Cell, ...]  # the forklift's position in each phase, there and back
     dock: Cell
     parcels: dict[Cell, str]
 
 
 def read_floor() -> Floor:
-    """What the map says."""
-    cells = {(r, c): what for r, row in enumerate(MAP) for c, what in enumerate(row)}
-    lane = sorted(cell for cell, what in cells.items() if what == "=")
+    """Parse the map."""
+    cells = {(r, c): character for r, row in enumerate(MAP) for c, character in enumerate(row)}
+    lane = sorted(cell for cell, character in cells.items() if character == "=")
     return Floor(
-        free=frozenset(cell for cell, what in cells.items() if what != "#"),
+        free=frozenset(cell for cell, character in cells.items() if character != "#"),
         tour=(*lane, *lane[-2:0:-1]),
-        dock=next(cell for cell, what in cells.items() if what == "D"),
-        parcels={cell: what for cell, what in cells.items() if what in WORTH},
+        dock=next(cell for cell, character in cells.items() if character == "D"),
+        parcels={cell: character for cell, character in cells.items() if character in REWARDS},
     )
 
 
@@ -78,7 +79,7 @@ FLOOR = read_floor()
 
 @lru_cache(maxsize=8)
 def warehouse(*, pause: float = 0.2) -> tuple[MDP, tuple[Situation | None, ...]]:
-    """The model, and the situation that each of its states is; None for the end of the shift.
+    """The model, and the situation of each of its states; None for the terminal state.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def warehouse(*, pause: float = 0.2) -> tuple[MDP, tuple[Situation | None, ...]]
 
 
 def draw(situations: tuple[Situation | None, ...], state: int) -> Drawing:
-    """The map with the parcels that are still there, the forklift ``F`` and the robot."""
+    """The map with the waiting parcels, the forklift ``F`` and the robot."""
     at = situations[state]
     if at is None:
         return Drawing([row.replace("A", ".").replace("B", ".") for row in MAP], FLOOR.dock)
@@ -126,38 +127,38 @@ def _name(at: Situation) -> str:
     return f"robot r{at.robot[0]}c{at.robot[1]}, forklift {at.phase}{load}{waiting}"
 
 
-Result = tuple[Situation | None, float, float, int]  # what follows, with which probability, reward and damage
+Result = tuple[Situation | None, float, float, int]  # next situation, probability, reward, damage
 
 
 def _outcomes(here: Situation, action: int, pause: float) -> Iterator[Result]:
     if action == STAY and here.robot == FLOOR.dock and not here.carried:
         yield None, 1.0, 0.0, 0
         return
-    yield _together(here, action, True, 1 - pause)
+    yield _move(here, action, True, 1 - pause)
     if pause:
-        yield _together(here, action, False, pause)
+        yield _move(here, action, False, pause)
 
 
-def _together(here: Situation, action: int, goes: bool, probability: float) -> Result:
-    """Robot and forklift move at the same time."""
+def _move(here: Situation, action: int, goes: bool, probability: float) -> Result:
+    """Move the robot and, if it ``goes``, the forklift, at the same time."""
     down, right = MOVES[action]
     robot = here.robot[0] + down, here.robot[1] + right
     robot = robot if robot in FLOOR.free else here.robot
     phase = (here.phase + goes) % len(FLOOR.tour)
     truck_was, truck = FLOOR.tour[here.phase], FLOOR.tour[phase]
     if robot == truck or (robot == truck_was and here.robot == truck and robot != here.robot):
-        back = (len(FLOOR.tour) - here.phase) % len(FLOOR.tour)  # the same place, the other way
+        back = (len(FLOOR.tour) - here.phase) % len(FLOOR.tour)  # the same cell, in the other direction
         return here._replace(phase=back), probability, -1.0, 1
     return _handle(here, robot, phase, probability)
 
 
 def _handle(here: Situation, robot: Cell, phase: int, probability: float) -> Result:
-    """Pick up what lies there, and deliver what is brought to the dock."""
+    """Pick up a parcel that waits in the robot's cell, or deliver the carried one at the dock."""
     carried, waiting, reward = here.carried, here.waiting, -1.0
-    found = FLOOR.parcels.get(robot, "")
-    if found and found in waiting and not carried:
-        carried, waiting = found, waiting.replace(found, "")
+    parcel = FLOOR.parcels.get(robot, "")
+    if parcel and parcel in waiting and not carried:
+        carried, waiting = parcel, waiting.replace(parcel, "")
     elif carried and robot == FLOOR.dock:
-        reward += WORTH[carried]
+        reward += REWARDS[carried]
         carried = ""
     return Situation(robot, phase, carried, waiting), probability, reward, 0

@@ -1,4 +1,4 @@
-// ------------------------------------------------------------------ the data, and small tools
+// ------------------------------------------------------------------ the data, and helper functions
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const INFINITE = 2147483647;
@@ -16,7 +16,7 @@ function unpack(packed) {
 
 const byId = (id) => document.getElementById(id);
 
-// Elements are made here and nowhere else; strings become text, never markup.
+// All elements are made here; strings become text, never markup.
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === null || value === undefined || value === false) continue;
@@ -31,7 +31,7 @@ function fill(element, attributes, children) {
 }
 const make = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const draw = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
-// Whoever has the focus keeps it when a part is drawn again: by its key, or else by the part's heading.
+// Draw a part again without losing the focus: it goes to the element with the same key, or to the part's heading.
 function keepFocus(part, render) {
   const active = document.activeElement, inside = active && active !== part && part.contains(active);
   const key = inside ? active.getAttribute("data-key") : null;
@@ -42,7 +42,7 @@ function keepFocus(part, render) {
 }
 const put = (element, ...children) => { element.replaceChildren(); return fill(element, null, children); };
 
-// Numbers come as numbers, as "inf" and "-inf", or as null where there is none.
+// A number of the data: a number, "inf", "-inf", or null for NaN.
 const toNumber = (x) => (x === null || x === undefined ? NaN : x === "inf" ? Infinity : x === "-inf" ? -Infinity : x);
 
 function show(value) {
@@ -55,7 +55,7 @@ function show(value) {
   else text = x.toLocaleString("en", { maximumFractionDigits: size < 1 ? 4 : 2 });
   return text.replace("-", "−");
 }
-// Text of others: what would turn the writing around or break a line is shown as its escape.
+// Text of users, with escapes for characters that change the direction of text or break a line.
 const plain = (text) => String(text).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => (c === "\n" ? "\\n" : `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`));
 const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 const LONGEST_NAME = 120;
@@ -69,7 +69,7 @@ function percent(p) {
   if (x <= 0) return "0\u00a0%";
   if (x >= 1 - 1e-12) return "100\u00a0%";
   if (x <= 5e-7 || x >= 1 - 5e-7) return `almost ${100 * Math.round(x)}\u00a0%`;
-  return `${+(100 * x).toFixed(x >= 0.001 && x <= 0.999 ? 1 : 4)}\u00a0%`; // + drops zeros at the end
+  return `${+(100 * x).toFixed(x >= 0.001 && x <= 0.999 ? 1 : 4)}\u00a0%`; // + removes trailing zeros
 }
 
 // ------------------------------------------------------------------ colours
@@ -89,7 +89,7 @@ function rgb(hex) {
   return [value >> 16, (value >> 8) & 255, value & 255];
 }
 
-// From 0, which blends into the page, to 1, which stands out.
+// Colours from 0, close to the page's colour, to 1, of high contrast.
 function shade(t) {
   const stops = palette.needs, x = Math.min(Math.max(t, 0), 1) * (stops.length - 1);
   const low = Math.min(Math.floor(x), stops.length - 2), part = x - low;
@@ -100,10 +100,10 @@ const inkOn = (colour) => (0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colou
 
 const highestNeed = Math.max(4, ...DATA.levels.last);
 const needShade = (need) => shade(need / highestNeed);
-// What hurts by 1, 2, 3, and by 4 or more.
+// The colours of damage 1, 2, 3, and 4 or more.
 const hazardShade = (damage) => palette.hazards[Math.min(damage, 4) - 1];
 
-// ------------------------------------------------------------------ what all parts share
+// ------------------------------------------------------------------ shared state
 
 const PLANS = {
   assured: { title: "Never more", short: "never more than Δ" },

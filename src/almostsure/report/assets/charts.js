@@ -1,6 +1,6 @@
 // ------------------------------------------------------------------ charts
 
-// As wide as the page has room for, so that text keeps its size on a phone.
+// The width that the page has for charts, so that text keeps its size on a phone.
 const room = () => document.querySelector(".page").clientWidth - 64;
 const CHART = { width: Math.min(520, room()), height: 290, left: 56, right: 18, top: 16, bottom: 44 };
 
@@ -27,13 +27,13 @@ const MARKS = {
 };
 const DASHES = { assured: null, expected: "7 4", chance: "2 4" };
 
-// Series are { kind, points: [[x, y], …] }; x is a place on the axis, named by xName.  Budgets are whole, so what is
-// assured goes up in steps.
+// Series are { kind, points: [[x, y], …] }; xName labels an x on the axis.  Assured returns are step functions, since
+// budgets are integers.
 function lineChart({ label, xTitle, yTitle, series, xs, xName, mark }) {
   const finite = series.flatMap((s) => s.points.map((p) => p[1])).filter(Number.isFinite);
   const svg = frameChart(label, xTitle, yTitle);
   let low = Math.min(...finite), high = Math.max(...finite);
-  if (high - low < 1e-6 * Math.max(1, Math.abs(high))) low = high;  // no noise magnified
+  if (high - low < 1e-6 * Math.max(1, Math.abs(high))) low = high;  // do not magnify rounding errors
   const pad = (high - low || Math.abs(high) || 1) * 0.08;
   low -= pad; high += pad;
   const { width, height, right, top, bottom } = CHART, heights = ticks(low, high, 5);
@@ -77,8 +77,8 @@ function drawReturns() {
   if (!DATA.rewarded) { byId("returns").hidden = true; return; }
   byId("returns-lead").textContent = DATA.least === null
     ? "No finite budget suffices from the start, so there is no return to show."
-    : "The best return on average among all policies that keep the promise, for each budget Δ.";
-  if (DATA.least !== null && !curve.some(Number.isFinite)) byId("returns-lead").textContent = "No budget that was looked at has a finite return to show.";
+    : "The best average return among all policies that meet the constraint, for each budget Δ.";
+  if (DATA.least !== null && !curve.some(Number.isFinite)) byId("returns-lead").textContent = "No computed budget has a finite return.";
   if (!curve.some(Number.isFinite)) { holder.hidden = true; return; }
   const xs = [...CURVE.keys()], series = [{ kind: "assured", points: [...CURVE] }];
   const f = DATA.frontier, kinds = ["assured"];
@@ -98,23 +98,23 @@ function drawReturns() {
     numbersTable(["risk", "return"], places.map((i) => [named(i), show(f.chance[i])]))));
 }
 
-// ------------------------------------------------------------------ the three kinds, side by side
+// ------------------------------------------------------------------ the three kinds of constraint
 
 function drawKinds() {
-  byId("kinds-lead").textContent = "The same model under three kinds of constraint. Only the first is a promise about every single run.";
+  byId("kinds-lead").textContent = "The best policies under three kinds of constraint. Only the first is about every single run.";
   const exact = DATA.plans.every((plan) => plan.exact || plan.problem);
-  const heads = ["Constraint", "return", "mean damage", "worst damage", `P(damage > ${DATA.budget})`, "the policy"];
+  const heads = ["Constraint", "return", "mean damage", "worst damage", `P(damage > ${DATA.budget})`, "policy"];
   const rows = DATA.plans.map((plan) => {
     const name = make("td", { class: `c-${plan.kind}` }, make("i", { class: `key ${plan.kind}`, "aria-hidden": "true" }), make("strong", null, PLANS[plan.kind].title), make("div", { class: "dim" }, plan.constraint));
     if (plan.problem || plan.value === null) return make("tr", null, name, make("td", { colspan: 5, class: "dim" }, plain(plan.problem)));
     const over = toNumber(plan.overspends) > 0;
     return make("tr", null, name, make("td", { class: "number" }, DATA.rewarded ? show(plan.value) : "–"), make("td", { class: "number" }, show(plan.meanDamage)),
       make("td", { class: "number" }, plan.worst === null ? "no limit" : plan.worst), make("td", { class: `number${over ? " hurt" : ""}` }, plan.kind === "assured" ? (DATA.model.learned ? "0 in the model" : "0, proved") : percent(plan.overspends)),
-      make("td", null, plan.randomised ? "tosses coins" : "a fixed rule", plan.stationary ? ", ignores the budget left" : ", uses the budget left", toNumber(plan.ends) <= 0 ? "; never ends" : toNumber(plan.ends) < 1 - 1e-9 ? `; ends with probability ${percent(plan.ends)}` : ""));
+      make("td", null, plan.randomised ? "randomised" : "deterministic", plan.stationary ? ", independent of the budget left" : ", depends on the budget left", toNumber(plan.ends) <= 0 ? "; never ends" : toNumber(plan.ends) < 1 - 1e-9 ? `; ends with probability ${percent(plan.ends)}` : ""));
   });
   for (const row of rows) [...row.children].forEach((cell, i) => { if (i && cell.colSpan === 1) cell.setAttribute("data-label", heads[i]); });
   put(byId("kinds-table"), make("table", { class: "wide stacked" }, make("thead", null, make("tr", null, heads.map((h, i) => make("th", { scope: "col", class: i && i < 5 ? "number" : "" }, h)))), make("tbody", null, rows)),
-    exact ? "" : make("p", { class: "sub" }, "Damage was sampled where computing it exactly would have taken too long."));
+    exact ? "" : make("p", { class: "sub" }, "Some distributions of damage were sampled, since exact ones would have taken longer than the time limit."));
   const charts = byId("kinds-charts");
   put(charts);
   const { starts, plans } = DATA.distributions;
@@ -129,7 +129,7 @@ function drawKinds() {
   if (!DATA.rewarded) return;
   const highest = Math.max(...plans.flatMap((d) => (d.return ? d.return.share : [])));
   charts.append(make("div", { class: "thirds" }, plans.map((d) => !d.return ? "" : make("div", { class: "card" }, make("h3", { class: `c-${d.kind}` }, make("i", { class: `key ${d.kind}`, "aria-hidden": "true" }), `Return: ${PLANS[d.kind].title.toLowerCase()}`),
-    make("p", { class: "sub" }, `sampled: ${count(d.return.episodes, "episode")}, seed ${DATA.proof.seed}${d.return.cut > 0 ? `; ${percent(d.return.cut)} were cut after ${d.return.longest.toLocaleString("en")} steps` : ""}`),
+    make("p", { class: "sub" }, `sampled: ${count(d.return.episodes, "episode")}, seed ${DATA.proof.seed}${d.return.cut > 0 ? `; ${percent(d.return.cut)} were truncated after ${d.return.longest.toLocaleString("en")} steps` : ""}`),
     chartTool(`return-${d.kind}`, returnChart(d.kind, d.return, highest))))));
 }
 

@@ -1,4 +1,4 @@
-// ------------------------------------------------------------------ the selected state: needs, choices, and why
+// ------------------------------------------------------------------ the selected state: minimal budget, choices, witness
 
 const stateButton = (state) =>
   (known(state) ? make("button", { type: "button", class: "link", onclick: () => change({ selected: state, action: null }) }, stateName(state))
@@ -12,28 +12,28 @@ function drawDetails() {
 
 function fillDetails() {
   const panel = byId("details"), state = app.selected;
-  if (state < 0) { put(panel, finder(), make("p", { class: "dim" }, "Select a state to see what it needs, and why.")); return; }
+  if (state < 0) { put(panel, finder(), make("p", { class: "dim" }, "Select a state to see its minimal budget, and the reason.")); return; }
   if (!known(state)) { put(panel, finder(), ...unknownState(state)); return; }
   const left = remaining(), need = needOf(state), safe = need <= left, value = valueAt(state, app.layer);
   put(panel, finder(),
-    make("h3", { tabindex: -1 }, stateName(state), isStart(state) ? make("span", { class: "dim" }, "  start") : "", isTerminal(state) ? make("span", { class: "dim" }, "  end") : ""),
+    make("h3", { tabindex: -1 }, stateName(state), isStart(state) ? make("span", { class: "dim" }, "  start") : "", isTerminal(state) ? make("span", { class: "dim" }, "  terminal") : ""),
     make("p", { class: "need" }, `Needs a budget of ${DATA.model.atMost}`, make("strong", { id: "selected-need" }, showNeed(need)), ". With ", left, " left: ",
       make("span", { class: `badge ${safe ? "yes" : "no"}` }, safe ? "✓ safe" : "✕ not safe"),
-      safe && DATA.rewarded && !Number.isNaN(value) ? [" return to expect ", make("strong", null, show(value))] : "", "."),
-    isTerminal(state) ? make("p", { class: "dim" }, "Nothing happens here any more.") : choiceTable(state, left),
+      safe && DATA.rewarded && !Number.isNaN(value) ? [" expected return ", make("strong", null, show(value))] : "", "."),
+    isTerminal(state) ? make("p", { class: "dim" }, "Episodes end here.") : choiceTable(state, left),
     witnessPart(state),
   );
 }
 
 function unknownState(state) {
   const i = SQUARES ? SQUARES.place.get(state) : undefined;
-  const need = i === undefined ? "" : DATA.view.cellsASide > 1
-    ? ["Half of the states of this square need at most ", make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "; this one needs most, ", showNeed(SQUARES.worst[i]), "."]
+  const need = i === undefined ? "" : DATA.view.side > 1
+    ? ["The median of the minimal budgets in this square is ", make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "; this state has the largest, ", showNeed(SQUARES.worst[i]), "."]
     : [`Needs a budget of ${DATA.model.atMost}`, make("strong", { id: "selected-need" }, showNeed(SQUARES.need[i])), "."];
   return [
     make("h3", { tabindex: -1 }, stateName(state)),
     make("p", { class: "need" }, need),
-    make("p", { class: "dim" }, `This file holds the details of ${count(STATES.count, "state")} only. For this one, ask `, make("code", null, `minimal.explain(${state})`), "."),
+    make("p", { class: "dim" }, `This file has the details of only ${count(STATES.count, "state")}. For this one, use `, make("code", null, `minimal.explain(${state})`), "."),
   ];
 }
 
@@ -47,7 +47,7 @@ function finder() {
     if (place < 0 && STATES.names) place = STATES.names.findIndex((name) => name.toLowerCase().includes(text.toLowerCase()));
     if (place < 0 && /^\d+$/.test(text)) place = at(Number(text));
     if (place >= 0) change({ selected: idOf(place), action: null });
-    else { input.setCustomValidity("No state with details in this file has this name."); input.reportValidity(); }
+    else { input.setCustomValidity("No state in this file has this name."); input.reportValidity(); }
   };
   input.addEventListener("input", () => input.setCustomValidity(""));
   input.addEventListener("keydown", (event) => { if (event.key === "Enter") find(); });
@@ -56,7 +56,7 @@ function finder() {
 
 function choiceTable(state, left) {
   const best = playAt(state, app.layer), rows = choicesOf(state);
-  const valueOf = (choice) => { // of the best action, that of the state: it is in this file where those of its outcomes are not
+  const valueOf = (choice) => { // of the best action, that of the state if this file lacks those of its outcomes
     const value = choiceValue(choice, app.layer);
     return Number.isNaN(value) && choice.place === best ? valueAt(state, app.layer) : value;
   };
@@ -69,7 +69,7 @@ function choiceTable(state, left) {
       const allowed = choice.need <= left, chosen = allowed && choice.place === best;
       return make("tr", { class: `${allowed ? "" : "forbidden"}${chosen ? " chosen" : ""}` },
         make("td", null, make("button", { type: "button", class: "link", "data-key": `action ${choice.action}`, "aria-pressed": app.action === choice.action ? "true" : "false",
-          title: "Why it needs that", onclick: () => change({ action: app.action === choice.action ? null : choice.action }) }, actionName(choice.action))),
+          title: "Show the witness", onclick: () => change({ action: app.action === choice.action ? null : choice.action }) }, actionName(choice.action))),
         make("td", { class: "number" }, showNeed(choice.need)),
         make("td", null, chosen ? "★ best" : allowed ? "✓ allowed" : "✕ not allowed"),
         valued ? make("td", { class: "number" }, show(values[i])) : "");
@@ -91,16 +91,16 @@ function witnessPart(state) {
       step.damage ? [", ", make("span", { class: "hurt" }, `damage ${step.damage}`), `; ${spent} so far`] : ", no damage");
   });
   const why = found.needs === 0 ? `${who} needs 0: all damage can be avoided from there.`
-    : found.needs === INFINITE ? `${who} needs ∞: no finite budget suffices, damage can go on for ever${DATA.model.ifPositive}.`
-      : `${who} needs ${DATA.model.atMost}${found.needs}: so much can be forced, whatever the agent does afterwards${DATA.model.ifPositive}.`;
+    : found.needs === INFINITE ? `${who} needs ∞: no finite budget suffices, since unlimited damage can be forced${DATA.model.ifPositive}.`
+      : `${who} needs ${DATA.model.atMost}${found.needs}: this much damage can be forced, whatever the agent does afterwards${DATA.model.ifPositive}.`;
   return make("div", { class: "witness", id: "witness" },
     make("h3", null, "Why"),
     make("p", null, why),
     items.length ? make("ol", null, items) : "",
-    found.steps.length > 200 ? make("p", { class: "dim" }, `… and ${found.steps.length - 200} steps more.`) : "",
-    found.trap.length ? make("p", null, "It goes round for ever, with damage each time: ", [...found.trap.slice(0, 12), found.trap[0]].map(stateName).join(" → "), ".") : "",
-    !found.complete && !found.trap.length ? make("p", { class: "dim" }, "… it goes on through states that are not in this file.") : "",
-    choice ? make("details", null, make("summary", { "data-key": "outcomes" }, `What ${actionName(choice.action)} may lead to`),
+    found.steps.length > 200 ? make("p", { class: "dim" }, `… and ${found.steps.length - 200} more steps.`) : "",
+    found.trap.length ? make("p", null, "A cycle, with damage in each round: ", [...found.trap.slice(0, 12), found.trap[0]].map(stateName).join(" → "), ".") : "",
+    !found.complete && !found.trap.length ? make("p", { class: "dim" }, "… it continues through states that are not in this file.") : "",
+    choice ? make("details", null, make("summary", { "data-key": "outcomes" }, `Outcomes of ${actionName(choice.action)}`),
       make("table", null, make("thead", null, make("tr", null, ["probability", "to", "reward", "damage"].map((h) => make("th", { scope: "col" }, h)))),
         make("tbody", null, outcomesOf(choice.choice).slice(0, 60).map((o) => make("tr", null, make("td", null, percent(o.probability)), make("td", null, stateButton(o.next)),
           make("td", null, show(o.reward)), make("td", { class: o.damage ? "hurt" : "" }, o.damage)))))) : "");

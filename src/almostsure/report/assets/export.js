@@ -1,4 +1,4 @@
-// ------------------------------------------------------------------ to take away: CSV and SVG
+// ------------------------------------------------------------------ downloads: CSV and SVG
 
 function save(name, type, text) {
   const link = make("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
@@ -8,7 +8,7 @@ function save(name, type, text) {
 }
 const fileName = (ending) => `${DATA.name.replace(/[^\w.-]+/g, "-").slice(0, 60)}-budget-${remaining()}${ending}`;
 
-// One row per state with details: what it needs, and what is best with what is left.
+// One row per state with details: its minimal budget, and the best action and return with the budget left.
 function saveStates() {
   const quoted = (text) => `"${String(text).replaceAll("\"", "\"\"")}"`;
   const rows = [["state", "name", "needs", "safe", "action", "return", "terminal"]];
@@ -20,7 +20,7 @@ function saveStates() {
   save(fileName(".csv"), "text/csv", rows.map((row) => row.join(",")).join("\r\n") + "\r\n");
 }
 
-// What the drawing needs of a canvas, written down as SVG.
+// The part of the canvas interface that drawings use, writing SVG.
 class SvgPen {
   constructor(width, height) {
     Object.assign(this, { width, height, parts: [], path: "", dash: [], globalAlpha: 1, lineWidth: 1, clips: 0, open: [] });
@@ -58,7 +58,7 @@ function savePicture() {
   save(fileName(".svg"), "image/svg+xml", text);
 }
 
-// A chart of the page with its colours in it, so that it looks the same elsewhere.
+// Save a chart with its computed styles, since the page's style sheet is not part of the file.
 function saveChart(svg, name) {
   const copy = svg.cloneNode(true), from = svg.querySelectorAll("*"), to = copy.querySelectorAll("*");
   copy.setAttribute("xmlns", SVG);

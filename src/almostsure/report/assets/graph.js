@@ -2,7 +2,7 @@
 
 const NODE = 20, COLUMN = 150, WIDEST = 200, ROW = 92, LOOP = 30, MARGIN = 28;
 const TEXT = 15, GAP = 4; // height of a label, and its distance from its arrow
-const FEW = 24; // edges up to which all have their actions written on them; above, those of the selected state have
+const FEW = 24; // with more edges, only those of the selected state are labelled with their actions
 
 class Graph {
   constructor(stage, { label, onSelect }) {
@@ -24,7 +24,7 @@ class Graph {
     put(stage, this.svg);
   }
 
-  // What everything takes, but for the labels: they find their places inside.
+  // The view box of states and arrows; labels are placed inside it.
   frame() {
     const view = DATA.view, heights = this.edges.flatMap((edge) => edge.points.map((point) => point[1]));
     for (const [, y] of [...this.nodes.keys()].map((state) => this.centre(state))) heights.push(y - NODE - 5, y + NODE + 22);
@@ -42,7 +42,7 @@ class Graph {
 
   node(state, onSelect) {
     const [x, y] = this.centre(state);
-    const short = DATA.view.short && DATA.view.short[state];  // the values of its variables, where the name is too long
+    const short = DATA.view.short && DATA.view.short[state];  // the values of its variables, if names are too long
     const name = stateName(state), shown = shorten(short ? nameOf(short) : name, 20);
     const shape = draw("circle", { cx: x, cy: y, r: NODE });
     const need = draw("text", { x, y: y + 4.5, "text-anchor": "middle" });
@@ -69,7 +69,7 @@ class Graph {
     return [[x - 9, foot], [x - 34, y - 68], [x + 34, y - 68], [x + 9, foot]];
   }
 
-  // There and back bend to different sides, and an arrow past other states goes around them.
+  // Opposite arrows bend to different sides, and arrows across several layers bend around the states between.
   bow(start, end) {
     const [x1, y1] = this.centre(start), [x2, y2] = this.centre(end), [one, other] = [DATA.view.places[start], DATA.view.places[end]];
     const dx = x2 - x1, dy = y2 - y1, length = Math.hypot(dx, dy);
@@ -79,7 +79,7 @@ class Graph {
     return [towards([x1, y1], middle, NODE), middle, towards([x2, y2], middle, NODE + 2)];
   }
 
-  // Write on the arrows: each label beside its own, where it hides least.
+  // Label the arrows: each label beside its arrow, where it covers least.
   label(selected) {
     this.labels.replaceChildren();
     const taken = [...this.nodes.values()].flatMap((node) => node.boxes);
@@ -87,7 +87,7 @@ class Graph {
       const [names, damage] = this.words(edge, edge.from === selected);
       return { edge, names, damage, width: textWidth([names, damage].filter(Boolean).join(" ")) };
     });
-    wanted.sort((one, other) => other.width - one.width); // the longest have the fewest places to go
+    wanted.sort((one, other) => other.width - one.width); // longest first: they fit in the fewest positions
     for (const { edge, names, damage, width } of wanted) {
       if (!width) continue;
       const box = this.spot(edge, width, taken);
@@ -140,7 +140,7 @@ class Graph {
     if (best >= 0) onSelect(best);
   }
 
-  // A wide graph scrolls, so that it can be read: keep the state in sight.
+  // Scroll a wide graph so that the state is visible.
   reveal(state) {
     const stage = this.stage, scale = this.svg.clientWidth / this.width;
     if (stage.scrollWidth <= stage.clientWidth || !scale) return;
@@ -195,7 +195,7 @@ class Graph {
     }
   }
 
-  // Among many edges, those of one state stand out.
+  // The class of edges in the background: if there are many edges, those of other states.
   aside(edge, state) {
     return this.few || edge.from === state ? "" : " aside";
   }
@@ -206,7 +206,7 @@ function towards(from, to, distance) {
   return [from[0] + (dx / length) * distance, from[1] + (dy / length) * distance];
 }
 
-// The point at t of the curve that the points steer, after de Casteljau.
+// The point at t of the Bézier curve with these control points, by de Casteljau's algorithm.
 function along(points, t) {
   return points.length === 1 ? points[0] : along(points.slice(1).map((p, i) => [0, 1].map((k) => points[i][k] + (p[k] - points[i][k]) * t)), t);
 }

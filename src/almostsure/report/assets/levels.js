@@ -1,4 +1,4 @@
-// ------------------------------------------------------------------ how many states need how much
+// ------------------------------------------------------------------ the histogram of minimal budgets
 
 function levelRows() {
   const { need, last, count: counts, infinite } = DATA.levels;
@@ -7,7 +7,7 @@ function levelRows() {
   return rows;
 }
 
-// An example of the level: a state that can be selected.
+// A state of the level, with details in this file.
 function exampleOf(row) {
   for (let i = 0; i < STATES.count; i++) if (STATES.need[i] >= row.need && STATES.need[i] <= row.last) return idOf(i);
   return -1;
@@ -30,9 +30,9 @@ function drawLevels() {
       make("button", { type: "button", disabled: state < 0, "data-key": label, "aria-label": `Show a state that needs ${label}`,
         onclick: () => change({ selected: state, action: null }) }, label),
       make("div", { class: "track", "aria-hidden": "true" }, bar),
-      make("span", { class: "count" }, count(row.count, "state"), safe ? "" : row.need === INFINITE ? ", never safe" : ", not safe now"),
+      make("span", { class: "count" }, count(row.count, "state"), safe ? "" : row.need === INFINITE ? ", never safe" : ", not safe"),
     );
   }
   keepFocus(byId("levels"), () => put(byId("levels"), grid,
-    make("p", { class: "sub" }, log ? "Bars are on a logarithmic scale. " : "", "Choose a level to see a state that needs that much.")));
+    make("p", { class: "sub" }, log ? "Bars are on a logarithmic scale. " : "", "Choose a minimal budget to see a state that has it.")));
 }

@@ -1,4 +1,4 @@
-// ------------------------------------------------------------------ everything together
+// ------------------------------------------------------------------ builds the page
 
 const redraws = [];
 
@@ -20,7 +20,7 @@ function buildTheme() {
   };
   button.addEventListener("click", () => set(order[(order.indexOf(current) + 1) % 3]));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  // Paper is white, whatever the screen is.
+  // Pages are printed in light colours.
   window.addEventListener("beforeprint", () => { root.setAttribute("data-theme", "light"); redraw(); });
   window.addEventListener("afterprint", () => set(current));
   button.textContent = names.auto;
@@ -29,7 +29,7 @@ function buildTheme() {
 byId("main").hidden = false;
 readPalette();
 app.layer = Math.max(0, DATA.layers.indexOf(DATA.budget));
-// Of several starts, the one that decides.
+// Of several initial states, the one with the largest minimal budget.
 app.selected = DATA.model.starts.map(([start]) => start).reduce((a, b) => (known(b) && needOf(b) > needOf(a) ? b : a));
 buildExplore();
 drawReturns();

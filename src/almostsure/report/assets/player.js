@@ -5,25 +5,25 @@ const MOST_PIPS = 24, SPEEDS = { "0.5": "half speed", 1: "normal speed", 3: "fas
 function buildPlayer() {
   if (!DATA.episodes.length) { byId("play").hidden = true; return; }
   const records = DATA.episodes.map((record) => ({ ...record, actions: unpack(record.actions), rewards: unpack(record.rewards), damages: unpack(record.damages), frames: unpack(record.frames) }));
-  byId("play-lead").textContent = `Recorded episodes, from ${count(DATA.distributions.plans.find((d) => d.return).return.episodes, "simulated run")} of each policy (seed ${DATA.proof.seed}). Every run starts with a budget of ${DATA.budget}; watch what is left.${DATA.pictures.length ? " The pictures beside the drawing are the environment's own." : ""}`;
+  byId("play-lead").textContent = `Selected from ${count(DATA.distributions.plans.find((d) => d.return).return.episodes, "simulated run")} of each policy (seed ${DATA.proof.seed}). Every run starts with a budget of ${DATA.budget}.${DATA.pictures.length ? " The pictures beside the drawing are the environment's own." : ""}`;
   const parts = playerParts(records);
   const player = { record: records[0], beside: null, step: 0, timer: null, speed: 1, parts };
   const last = () => Math.max(player.record.actions.length, player.beside ? player.beside.actions.length : 0);
-  const show_ = (step) => { player.step = Math.max(0, Math.min(step, last())); drawStep(player); };
+  const goTo = (step) => { player.step = Math.max(0, Math.min(step, last())); drawStep(player); };
   const pause = () => { clearInterval(player.timer); player.timer = null; put(parts.go, "▶ Play"); parts.go.setAttribute("aria-label", "Play"); };
   const play = () => {
-    if (player.step >= last()) show_(0);
+    if (player.step >= last()) goTo(0);
     clearInterval(player.timer);
-    player.timer = setInterval(() => { if (player.step >= last()) pause(); else show_(player.step + 1); }, 420 / player.speed);
+    player.timer = setInterval(() => { if (player.step >= last()) pause(); else goTo(player.step + 1); }, 420 / player.speed);
     put(parts.go, "❚❚ Pause");
     parts.go.setAttribute("aria-label", "Pause");
   };
-  const choose = (record, beside) => { pause(); Object.assign(player, { record, beside }); parts.scrub.max = String(last()); drawBeside(player); show_(0); };
+  const choose = (record, beside) => { pause(); Object.assign(player, { record, beside }); parts.scrub.max = String(last()); drawBeside(player); goTo(0); };
   parts.go.addEventListener("click", () => (player.timer ? pause() : play()));
-  parts.first.addEventListener("click", () => { pause(); show_(0); });
-  parts.back.addEventListener("click", () => { pause(); show_(player.step - 1); });
-  parts.next.addEventListener("click", () => { pause(); show_(player.step + 1); });
-  parts.scrub.addEventListener("input", () => { pause(); show_(Number(parts.scrub.value)); });
+  parts.first.addEventListener("click", () => { pause(); goTo(0); });
+  parts.back.addEventListener("click", () => { pause(); goTo(player.step - 1); });
+  parts.next.addEventListener("click", () => { pause(); goTo(player.step + 1); });
+  parts.scrub.addEventListener("input", () => { pause(); goTo(Number(parts.scrub.value)); });
   parts.speed.addEventListener("change", () => { player.speed = Number(parts.speed.value); if (player.timer) play(); });
   parts.episode.addEventListener("change", () => choose(records[Number(parts.episode.value)], player.beside));
   parts.other.addEventListener("change", () => choose(player.record, parts.other.value === "" ? null : records[Number(parts.other.value)]));
@@ -36,21 +36,21 @@ function playerParts(records) {
   const kinds = [...new Set(records.map((record) => record.kind))];
   const parts = {
     stage: make("div", { class: "stage" }), frame: newFrame(), go: make("button", { type: "button", class: "go", id: "player-go" }),
-    first: make("button", { type: "button", "aria-label": "To the beginning" }, "|◀"), back: make("button", { type: "button", "aria-label": "One step back", id: "player-back" }, "◀"),
-    next: make("button", { type: "button", "aria-label": "One step on", id: "player-next" }, "▶|"),
+    first: make("button", { type: "button", "aria-label": "First step" }, "|◀"), back: make("button", { type: "button", "aria-label": "Previous step", id: "player-back" }, "◀"),
+    next: make("button", { type: "button", "aria-label": "Next step", id: "player-next" }, "▶|"),
     scrub: make("input", { type: "range", min: 0, value: 0, "aria-label": "Step of the episode", id: "player-step" }),
     speed: make("select", { "aria-label": "Speed" }, Object.entries(SPEEDS).sort((a, b) => a[0] - b[0]).map(([value, title]) => make("option", { value, selected: value === "1" }, title))),
     episode: make("select", { "aria-label": "Episode", id: "player-episode" }), beside: make("div", { class: "beside" }),
-    other: make("select", { "aria-label": "Another episode, beside it", id: "player-other" }, make("option", { value: "" }, "nothing"),
+    other: make("select", { "aria-label": "Episode for comparison", id: "player-other" }, make("option", { value: "" }, "nothing"),
       records.map((record, i) => make("option", { value: i }, `${PLANS[record.kind].title}, ${record.title}: damage ${record.sum.damage}`))),
     gauge: make("div", { class: "gauge", "aria-hidden": "true" }),
     left: make("p", { class: "left", id: "player-left" }), log: make("p", { class: "log", id: "player-log" }), stairs: make("div", { id: "player-stairs" }), outcome: make("p", { class: "dim sub" }),
   };
-  const policy = make("fieldset", { class: "segments", id: "player-policy" }, make("legend", null, "Promise"));
+  const policy = make("fieldset", { class: "segments", id: "player-policy" }, make("legend", null, "Constraint"));
   segments(policy, "player-policy", Object.fromEntries(kinds.map((kind) => [kind, PLANS[kind].title])), kinds[0], (kind) => parts.pick(kind));
   put(byId("player"), make("div", { class: "player-grid" },
     make("div", { class: "card" }, DATA.view.kind === "levels" && !parts.frame ? "" : parts.beside, parts.stairs, make("div", { class: "buttons" }, parts.first, parts.back, parts.go, parts.next, parts.speed), parts.scrub),
-    make("div", { class: "card stack" }, policy, make("div", null, make("p", { class: "sub" }, "Episode"), parts.episode), kinds.length > 1 ? make("div", null, make("p", { class: "sub" }, "Beside it"), parts.other) : "", make("div", null, make("p", { class: "sub" }, "Budget left"), parts.left, parts.gauge), parts.log, parts.outcome)));
+    make("div", { class: "card stack" }, policy, make("div", null, make("p", { class: "sub" }, "Episode"), parts.episode), kinds.length > 1 ? make("div", null, make("p", { class: "sub" }, "Compare with"), parts.other) : "", make("div", null, make("p", { class: "sub" }, "Budget left"), parts.left, parts.gauge), parts.log, parts.outcome)));
   put(parts.beside, parts.stage, parts.frame);
   parts.picture = newScene(parts.stage);
   return parts;
@@ -61,7 +61,7 @@ function newScene(stage) {
   return DATA.view.kind === "graph" ? new Graph(stage, { label: "The graph with the state of the episode" }) : null;
 }
 
-// What the environment itself draws, if this file has any of it.
+// The environment's own rendering, if this file has any.
 function newFrame() {
   return DATA.pictures.length ? make("img", { class: "frame", alt: "" }) : "";
 }
@@ -104,7 +104,7 @@ function drawStep(player) {
   const here = stateName(record.states[step]);
   const gained = DATA.rewarded ? ` Return so far: ${show(earned)}.` : "";
   parts.log.textContent = step === 0 ? `Starts at ${here}.` : `Step ${step} of ${record.actions.length}: ${actionName(record.actions[step - 1])} → ${here}${record.damages[step - 1] ? `, damage ${record.damages[step - 1]}` : ""}.${gained}`;
-  parts.outcome.textContent = `In the end: ${count(record.steps, "step")}, damage ${record.sum.damage}${DATA.rewarded ? `, return ${show(record.sum.return)}` : ""}${record.ended ? "" : "; it was cut there"}.${record.steps > record.actions.length ? ` The first ${record.actions.length} steps are recorded.` : ""}`;
+  parts.outcome.textContent = `Total: ${count(record.steps, "step")}, damage ${record.sum.damage}${DATA.rewarded ? `, return ${show(record.sum.return)}` : ""}${record.ended ? "" : "; truncated there"}.${record.steps > record.actions.length ? ` The first ${record.actions.length} steps are recorded.` : ""}`;
   drawScene(parts.picture, record, step);
   drawFrame(parts.frame, record, step);
   if (beside) {
@@ -123,7 +123,7 @@ function drawScene(scene, record, step) {
   if (!scene.drawTerrain()) return;
   const colour = palette[record.kind];
   scene.trail(record.states.slice(0, step + 1), colour, { width: 3 });
-  for (let t = 0; t < step; t++) if (record.damages[t]) scene.hurt(record.states[t + 1], record.damages[t]);
+  for (let t = 0; t < step; t++) if (record.damages[t]) scene.hit(record.states[t + 1], record.damages[t]);
   scene.disc(record.states[step], 0.3, colour, palette.ink);
 }
 
@@ -142,7 +142,7 @@ function drawGauge(gauge, left) {
   put(gauge, pips);
 }
 
-// What is left, step by step; below zero it is overspent.
+// The budget left after each step; negative once overspent.
 function stairs(record, step) {
   const width = Math.min(620, room()), height = 92, left = 34, right = 8, top = 10, bottom = 18, steps = Math.max(1, record.actions.length);
   const levels = [DATA.budget];
@@ -150,7 +150,7 @@ function stairs(record, step) {
   const low = Math.min(0, ...levels), high = Math.max(1, DATA.budget);
   const X = (t) => left + (t / steps) * (width - left - right), Y = (k) => height - bottom - ((k - low) / (high - low)) * (height - top - bottom);
   const path = levels.map((k, t) => (t ? `H ${X(t)} V ${Y(k)}` : `M ${X(0)} ${Y(k)}`)).join(" ");
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": "What is left of the budget, step by step" },
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": "The budget left after each step" },
     draw("line", { class: "axis", x1: left, x2: width - right, y1: Y(0), y2: Y(0) }),
     draw("text", { x: left - 6, y: Y(DATA.budget) + 4, "text-anchor": "end" }, DATA.budget), draw("text", { x: left - 6, y: Y(0) + 4, "text-anchor": "end" }, DATA.budget ? "0" : ""),
     draw("path", { class: `s-${record.kind}`, fill: "none", "stroke-width": 2, d: path }),

@@ -4,20 +4,20 @@ const SQUARES = (() => {
   const view = DATA.view;
   if (view.kind === "variables") return byVariables(view);
   if (view.kind !== "map" && view.kind !== "mosaic") return null;
-  const state = unpack(view.state), need = unpack(view.need), worst = unpack(view.worst), hurts = unpack(view.hurts);
+  const state = unpack(view.state), need = unpack(view.need), worst = unpack(view.worst), damage = unpack(view.damage);
   const place = new Map();
   unpack(view.square)?.forEach((square, i) => { if (square >= 0) place.set(idOf(i), square); });
   for (let i = 0; i < state.length; i++) if (state[i] >= 0) place.set(state[i], i);
   const tally = {};
   if (view.text) for (const row of view.text) for (const character of row) tally[character] = (tally[character] || 0) + 1;
   const floor = Object.keys(tally).sort((a, b) => tally[b] - tally[a])[0];
-  return { ...view, state, need, worst, hurts, place, floor, compass: unpack(view.compass) };
+  return { ...view, state, need, worst, damage, place, floor, compass: unpack(view.compass) };
 })();
 
-// The square of a state; of a drawing by variables, whatever the sliders say.
+// The square of a state; in a drawing by variables, its projection to the axes.
 const placeOf = (state) => (SQUARES.project ? SQUARES.project(state) : SQUARES.place.get(state));
 
-// Where a choice points on the drawing: by the file, or by the likeliest change of the two variables that are its axes.
+// The direction of a choice on the drawing: from the file, or by the change of the axes' variables in its likeliest outcome.
 function compassOf(choice) {
   if (SQUARES.compass) return SQUARES.compass[choice.choice];
   if (SQUARES.kind !== "variables") return 0;
@@ -29,7 +29,7 @@ function compassOf(choice) {
 const STEP = [[0, 0], [-1, 0], [-1, 1], [0, 1], [1, 1], [1, 0], [1, -1], [0, -1], [-1, -1]];
 const LARGEST_CELL = SQUARES && SQUARES.columns <= 8 ? 72 : 46, PIXELS = 16e6, SMALLEST_TEXT = 11;
 
-// The values between which colours change: nearly all that the slider can show, so that one outlier changes nothing.
+// The range of values with different colours: without the lowest and highest 5 %, so that outliers do not matter.
 const VALUES = (() => {
   if (!STATES.value || STATES.ids) return null;
   const found = Array.from(STATES.value).filter(Number.isFinite).sort((a, b) => a - b);
@@ -81,7 +81,7 @@ class Squares {
     }
   }
 
-  // Make room for the squares; returns false while the stage is not visible.
+  // Resize the canvas for the squares; returns false while the stage is not visible.
   begin() {
     const width = this.stage.clientWidth;
     if (!width) return false;
@@ -126,7 +126,7 @@ class Squares {
     pen.restore();
   }
 
-  // Text is left out where it could not be read.
+  // Text that would be too small to read is left out.
   text(i, string, dx, dy, share, colour, weight = 400) {
     const [x, y] = this.centre(i), size = Math.max(SMALLEST_TEXT, share * this.cell);
     if (size > 0.62 * this.cell) return;
@@ -145,7 +145,7 @@ class Squares {
 
   faded(alpha, paint) { this.pen.globalAlpha = alpha; paint(); this.pen.globalAlpha = 1; }
 
-  // Two waves on what hurts, so that rivers look like rivers whatever they are coloured by.
+  // Waves on squares with damage, in every colouring.
   waves(i, ink) {
     if (this.cell < 16) return;
     const [x, y] = this.corner(i), size = this.cell - this.gap, pen = this.pen;
@@ -163,19 +163,19 @@ class Squares {
     });
   }
 
-  // As many dots as a step into the square may hurt.
+  // One dot per unit of damage of a step into the square.
   dots(i, colour) {
-    const hurts = SQUARES.hurts[i];
-    if (!hurts || this.cell < 16) return;
+    const damage = SQUARES.damage[i];
+    if (!damage || this.cell < 16) return;
     const [x, y] = this.corner(i), r = this.cell * 0.055, pen = this.pen;
     pen.fillStyle = colour;
-    const shown = hurts > 4 ? 1 : hurts;
+    const shown = damage > 4 ? 1 : damage;
     for (let n = 0; n < shown; n++) {
       pen.beginPath();
       pen.arc(x + this.cell * 0.15 + n * r * 2.7, y + this.cell * 0.84, r, 0, 2 * Math.PI);
       pen.fill();
     }
-    if (hurts > 4) this.text(i, String(hurts), -0.18, 0.35, 0.22, colour, 600);
+    if (damage > 4) this.text(i, String(damage), -0.18, 0.35, 0.22, colour, 600);
   }
 
   arrow(i, compass, colour, size = 0.23, width = 2) {
@@ -200,7 +200,7 @@ class Squares {
     pen.fill();
   }
 
-  // A bar across the side that must not be left by.
+  // A bar along the side in whose direction actions are not allowed.
   fence(i, compass) {
     if (!(compass % 2) || this.cell < 10) return;
     const [x, y] = this.corner(i), [dy, dx] = STEP[compass], pen = this.pen;
@@ -219,7 +219,7 @@ class Squares {
     pen.stroke();
   }
 
-  // A line on a map; in a mosaic, where neighbours need not be close, a dot in each square.
+  // A line on a map; in a mosaic, where successive states may be far apart, a dot in each square.
   trail(states, colour, look) {
     if (SQUARES.kind !== "mosaic") { this.line(states, colour, look); return; }
     for (const i of new Set(states.map((state) => placeOf(state)))) {
@@ -231,7 +231,7 @@ class Squares {
     }
   }
 
-  // A line through states; those without a place in the drawing interrupt it.
+  // A line through states; states that are not drawn interrupt it.
   line(states, colour, { width = 2.5, dash = [] } = {}) {
     const pen = this.pen;
     pen.strokeStyle = colour;
@@ -263,28 +263,28 @@ class Squares {
     pen.stroke();
   }
 
-  // How much a step into the state hurt.
-  hurt(state, damage) {
+  // The damage of a step into the state.
+  hit(state, damage) {
     const i = placeOf(state);
     if (i === undefined) return;
     this.disc(state, 0.24, palette.harm, palette.card);
     if (this.cell >= 16) this.text(i, String(damage), 0, 0.02, 0.3, palette.paper, 700);
   }
 
-  // What hurts, what each square needs, what is allowed with what is left, and what is best.
+  // Damage, minimal budgets, and the allowed and best actions with the budget left.
   drawNeeds(path) {
     if (!this.begin()) return;
-    const left = remaining(), large = this.cell >= 20, route = shownRun().run, layers = layersThere(route);
+    const left = remaining(), large = this.cell >= 20, route = shownRun().run, layers = usualLayers(route);
     for (let i = 0; i < SQUARES.state.length; i++) {
       const state = SQUARES.state[i], need = SQUARES.need[i];
       if (state < 0) { this.wall(i); continue; }
       const ink = this.ground(i, state, need, left);
-      if (SQUARES.hurts[i] && need < INFINITE) this.waves(i, ink);
+      if (SQUARES.damage[i] && need < INFINITE) this.waves(i, ink);
       if (large && (need || this.cell >= 30)) this.faded(need ? 1 : 0.5, () => this.text(i, showNeed(need), -0.28, -0.27, 0.25, ink, need ? 650 : 400));
       if (need <= left && this.cell >= 10) this.advice(i, state, layers, ink);
       this.dots(i, ink);
       const symbol = this.symbol(i);
-      if (symbol && large && !(SQUARES.hurts[i] && need < INFINITE)) this.text(i, symbol, 0.3, 0.3, 0.26, ink, isStart(state) ? 700 : 400);
+      if (symbol && large && !(SQUARES.damage[i] && need < INFINITE)) this.text(i, symbol, 0.3, 0.3, 0.26, ink, isStart(state) ? 700 : 400);
     }
     if (route.length > 1) this.faded(large ? 0.38 : 0.9, () => this.trail(route.map(([state]) => state), palette.assured, { width: Math.max(2.5, this.cell * 0.26) }));
     if (path && path.length > 1) this.trail(path, palette.harm, { dash: [5, 4] });
@@ -293,7 +293,7 @@ class Squares {
     if (chosen !== undefined) this.frame(chosen, palette.focus, Math.max(2, this.cell * 0.08));
   }
 
-  // Start and end of the run, also where a square is too small for a letter.
+  // Start and end of the run; flags if squares are too small for letters.
   ends(route) {
     for (const [start] of DATA.model.starts) {
       const i = placeOf(start);
@@ -316,21 +316,21 @@ class Squares {
     pen.fillText(word, at, y + up + 1);
   }
 
-  // Danger first: what hurts looks so whatever it needs.  What is not safe with what is left is hatched on top.
+  // The colour of a square: its damage, or else its minimal budget; hatched if it is not safe with the budget left.
   ground(i, state, need, left) {
     if (need === INFINITE) { this.box(i, palette.never, "rgba(255,255,255,.25)", true); return palette["never-ink"]; }
-    let colour = SQUARES.hurts[i] ? hazardShade(SQUARES.hurts[i]) : needShade(need);
+    let colour = SQUARES.damage[i] ? hazardShade(SQUARES.damage[i]) : needShade(need);
     if (app.colourBy === "value" && VALUES) {
       const value = valueAt(state, app.layer);
       colour = shade(Number.isFinite(value) ? (value - VALUES.low) / (VALUES.high - VALUES.low) : value > 0 ? 1 : 0);
     }
     if (need <= left) { this.box(i, css(colour)); return inkOn(colour); }
-    if (!SQUARES.hurts[i]) { this.box(i, palette.unsafe, palette.hatch); return palette.muted; }
+    if (!SQUARES.damage[i]) { this.box(i, palette.unsafe, palette.hatch); return palette.muted; }
     this.box(i, css(colour), palette.hatch);
     return inkOn(colour);
   }
 
-  // The best action with what is left when a run comes here, and fences where an action is not allowed with that.
+  // The best action with the budget that runs have left here, and fences for actions that are not allowed with it.
   advice(i, state, layers, ink) {
     if (at(state) < 0 || SQUARES.kind === "mosaic") return;
     if (isTerminal(state)) { if (!this.symbol(i)) this.text(i, "■", 0, 0, 0.3, ink); return; }
@@ -344,14 +344,14 @@ class Squares {
     }
   }
 
-  // The ground of the player: what hurts, and nothing else.
+  // The background of the player: damage only.
   drawTerrain() {
     if (!this.begin()) return false;
     for (let i = 0; i < SQUARES.state.length; i++) {
       const state = SQUARES.state[i];
       if (state < 0) { this.wall(i); continue; }
       if (SQUARES.need[i] === INFINITE) this.box(i, palette.never, "rgba(255,255,255,.25)", true);
-      else if (SQUARES.hurts[i]) this.box(i, css(hazardShade(SQUARES.hurts[i])));
+      else if (SQUARES.damage[i]) this.box(i, css(hazardShade(SQUARES.damage[i])));
       else this.box(i, palette.faint);
       const symbol = this.symbol(i), ink = SQUARES.need[i] === INFINITE ? palette["never-ink"] : palette.ink;
       if (symbol && this.cell >= 16) this.text(i, symbol, 0, 0, 0.36, ink, 600);

@@ -1,4 +1,4 @@
-// ------------------------------------------------------------------ what is known about single states
+// ------------------------------------------------------------------ the data on single states
 
 const STATES = (() => {
   const raw = DATA.states;
@@ -13,13 +13,13 @@ const STATES = (() => {
     choiceNext, choiceDamage };
 })();
 
-// Where a state's details are, or −1 where it has none in this file.
+// The index of a state's details; −1 if it has none in this file.
 const at = (state) => (STATES.place ? (STATES.place.has(state) ? STATES.place.get(state) : -1)
   : state >= 0 && state < STATES.count ? state : -1);
 const idOf = (i) => (STATES.ids ? STATES.ids[i] : i);
 const known = (state) => at(state) >= 0;
 
-// Names as the model has them, and as the page shows them.
+// Names in the model, and as shown on the page.
 const fullName = (state) => (STATES.names && known(state) ? STATES.names[at(state)] : `state ${state.toLocaleString("en")}`);
 const fullAction = (action) =>
   (DATA.model.actions && action < DATA.model.actions.length ? DATA.model.actions[action] : `action ${action}`);
@@ -47,21 +47,21 @@ function outcomesOf(choice) {
 
 const CURVE = new Map(DATA.curve.map(([k, value]) => [k, toNumber(value)]));
 
-// The value of a state with what is left, by the layer's place; NaN where unknown or infeasible.
+// The value of a state in a layer, by the layer's index; NaN if unknown or infeasible.
 function valueAt(state, layer) {
   const i = at(state);
   if (i < 0 || !STATES.value || DATA.layers[layer] > DATA.solved) return NaN;
   return STATES.value[layer * STATES.count + i];
 }
 
-// The choice of the assured policy, as its place among the state's choices, or −1.
+// The choice of the assured policy, by its position among the state's choices; −1 if there is none.
 function playAt(state, layer) {
   const i = at(state);
   if (i < 0 || !STATES.play || DATA.layers[layer] > DATA.solved) return -1;
   return STATES.play[layer * STATES.count + i] - 1;
 }
 
-// What a choice returns if the assured policy goes on after it; NaN where that is not in this file.
+// The return of a choice followed by the assured policy; NaN if this file lacks a value of its outcomes.
 function choiceValue(choice, layer) {
   let sum = 0;
   for (const outcome of outcomesOf(choice.choice)) {
@@ -73,13 +73,13 @@ function choiceValue(choice, layer) {
   return sum;
 }
 
-// The likeliest outcome that changes anything, if one does: whoever waits for a slip goes where it leads.
+// The likeliest outcome of a choice, except self-loops without damage if there are others.
 function likeliest(choice, state) {
   const all = outcomesOf(choice), moves = all.filter((o) => o.next !== state || o.damage > 0);
   return (moves.length ? moves : all).reduce((a, b) => (b.probability > a.probability ? b : a));
 }
 
-// From the start with what is left: always the best action, always its likeliest outcome; states, each with its layer.
+// The run from the start with the best actions and their likeliest outcomes, as pairs of state and layer.
 function likeliestRun() {
   let state = DATA.model.starts[0][0], layer = app.layer;
   const run = [[state, layer]], seen = new Set();
@@ -95,7 +95,7 @@ function likeliestRun() {
   return run;
 }
 
-// The run to draw: the likeliest one or, where that goes round for ever, the typical one that the player shows.
+// The run to draw: the likeliest one or, if that never terminates, the typical one of the player.
 function shownRun() {
   const run = likeliestRun(), record = DATA.episodes.find((one) => one.kind === "assured" && one.ended);
   if (isTerminal(run[run.length - 1][0]) || !record || remaining() !== DATA.budget) return { run, name: "likeliest run" };
@@ -105,9 +105,9 @@ function shownRun() {
   return { run: states, name: "a typical run" };
 }
 
-// For each state that runs come to, the layer they are most often in there.  Of states on the likeliest run, its own.
+// For each state that runs reach, the layer that they are most often in there.  For states of the drawn run, its own.
 const MOST_WORK = 400000, FAINT = 1e-5;
-function layersThere(route) {
+function usualLayers(route) {
   const result = new Map(), often = new Map();
   if (STATES.ids || route.length < 2) return result;
   let now = new Map([[DATA.model.starts[0][0] * 4096 + app.layer, 1]]), work = 0;
@@ -134,7 +134,7 @@ function layersThere(route) {
   return result;
 }
 
-// The same play as budget.explain prints: nature forces the damage although the agent plays its best.
+// The same witness as that of budget.explain: outcomes that force the damage under the agent's best actions.
 const LONGEST_WITNESS = 2000;
 function witness(state, choice) {
   const needs = choice ? choice.need : needOf(state);

@@ -1,19 +1,19 @@
 // ------------------------------------------------------------------ two variables as axes, sliders for the others
 
-// The squares of a drawing whose axes can be exchanged; arrange() fills them for the axes and the fixed variables.
+// The squares of a drawing by variables; arrange() fills them for the current axes and values of the other variables.
 function byVariables(view) {
-  const codes = view.codes.map(unpack), need = unpack(view.need), hurts = unpack(view.hurts);
+  const codes = view.codes.map(unpack), need = unpack(view.need), damage = unpack(view.damage);
   const start = DATA.model.starts[0][0];
-  const squares = { ...view, codes, all: { need, hurts }, axes: [...view.axes], fixed: codes.map((code) => Math.max(0, code[start])), crowded: false };
+  const squares = { ...view, codes, axes: [...view.axes], fixed: codes.map((code) => Math.max(0, code[start])), crowded: false };
   squares.arrange = () => {
     const [down, right] = squares.axes, rows = view.values[down].length, columns = view.values[right].length;
-    Object.assign(squares, { rows, columns, state: new Int32Array(rows * columns).fill(-1), need: new Int32Array(rows * columns), hurts: new Uint8Array(rows * columns), place: new Map() });
+    Object.assign(squares, { rows, columns, state: new Int32Array(rows * columns).fill(-1), need: new Int32Array(rows * columns), damage: new Uint8Array(rows * columns), place: new Map() });
     for (let s = 0; s < need.length; s++) {
       if (codes.some((code, v) => (v === down || v === right ? code[s] < 0 : code[s] !== squares.fixed[v]))) continue;
       const i = codes[down][s] * columns + codes[right][s];
       squares.place.set(s, i);
       if (squares.state[i] >= 0 && squares.need[i] >= need[s]) continue;
-      squares.state[i] = s; squares.need[i] = need[s]; squares.hurts[i] = hurts[s];
+      squares.state[i] = s; squares.need[i] = need[s]; squares.damage[i] = damage[s];
     }
     squares.worst = squares.need;
   };
@@ -21,7 +21,7 @@ function byVariables(view) {
     const [down, right] = squares.axes.map((axis) => codes[axis][state]);
     return down >= 0 && right >= 0 ? down * squares.columns + right : undefined;
   };
-  // Move the sliders to where a state is drawn.
+  // Set the sliders so that a state is drawn.
   squares.show = (state) => {
     if (squares.place.has(state) || codes.some((code) => code[state] < 0)) return;
     squares.fixed = codes.map((code) => code[state]);
