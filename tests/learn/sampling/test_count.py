@@ -218,9 +218,9 @@ def test_counts_of_something_else_or_of_the_same_samples_are_not_added():
     with pytest.raises(ModelMismatch, match=r"of the same states, .* state 0 is 'circle', and not 'r0c0'\. Count with"):
         counts + Counts(asure.example("corridor"))
     for other in (Counts(nameless), Counts(asure.example("paper"), ended=[1])):
-        with pytest.raises(ModelMismatch, match=r"added must be of the same states, .*; got others\. Count with"):
+        with pytest.raises(ModelMismatch, match=r"added must have the same states, .*; these differ\. Use the same"):
             counts + other
-    with pytest.raises(ArgumentError, match=r"must be of different samples; both have seed 1\. Draw the others"):
+    with pytest.raises(ArgumentError, match=r"must be of different samples; both have seed 1\. Draw one of them"):
         counts + count_outcomes("paper", 3, seed=1)
     with pytest.raises(TypeError, match="unsupported operand"):
         counts + 3

@@ -226,7 +226,7 @@ def test_a_set_state_that_sets_nothing_is_found_out():
 
     for options in ({}, {"encode": int, "num_states": 5}):
         wrong = EnvSampler(Line(), nothing, **options)
-        with pytest.raises(ModelError, match=r"played on from a reset, .* Does set_state set all that matters"):
+        with pytest.raises(ModelError, match=r"in random play from a reset, .* Does set_state set everything"):
             learn_minimal_budget(wrong, mu=0.6, delta=0.05, seed=0)
         right = learn_minimal_budget(EnvSampler(Line(), metre, **options), mu=0.6, delta=0.05, seed=0)
         assert right.minimal.of_state.tolist()[:5] == [0, 0, 0, 0, 0]
