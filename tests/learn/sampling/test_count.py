@@ -215,7 +215,7 @@ def test_a_sum_keeps_what_must_be_said_of_its_parts():
 def test_counts_of_something_else_or_of_the_same_samples_are_not_added():
     counts = count_outcomes("paper", 3, seed=1)
     nameless = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-    with pytest.raises(ModelMismatch, match=r"of the same states, .* state 0 is 'circle', and not 'r0c0'\. Count with"):
+    with pytest.raises(ModelMismatch, match=r"the same states, .* state 0 is 'circle', and not 'r0c0'\. Use the"):
         counts + Counts(asure.example("corridor"))
     for other in (Counts(nameless), Counts(asure.example("paper"), ended=[1])):
         with pytest.raises(ModelMismatch, match=r"added must have the same states, .*; these differ\. Use the same"):
