@@ -397,7 +397,7 @@ def test_every_step_is_counted_also_of_an_episode_that_is_not_over(online):
         if terminated or truncated:
             finished, (_, info) = env.ledger.steps, env.reset()
     assert (env.ledger.steps, env.ledger.finished) == (100, finished)
-    assert f"\n{100 - finished} steps of episodes that are not over, whose damage" in str(env.ledger)
+    assert f"\n{100 - finished} steps of unfinished episodes, whose damage" in str(env.ledger)
 
 
 def test_what_should_not_be_is_in_the_ledger():

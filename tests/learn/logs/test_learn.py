@@ -185,10 +185,10 @@ def test_states_that_were_logged_by_name_are_not_taken_for_those_of_the_same_num
     assert learned.shield.allowed("start", 0).tolist() == [0]
     with pytest.raises(ModelMismatch, match="than what is trained on: state 0 is 'goal', and not 'start'"):
         ShieldedQ(shield=learned.shield).train(mdp, 0, steps=10, seed=0)
-    with pytest.raises(ModelMismatch, match="otherwise: state 0 is 'goal', and not 'start'"):
+    with pytest.raises(ModelMismatch, match="differently: state 0 is 'goal', and not 'start'"):
         OnlineShield(mdp, known=learned.counts)
     nameless = asure.from_transitions(*rows)
-    with pytest.raises(ModelMismatch, match="theirs have names, in the order of the alphabet"):
+    with pytest.raises(ModelMismatch, match="theirs have names, in alphabetical order"):
         OnlineShield(nameless, known=learned.counts)
     online = OnlineShield(learned.counts, known=learned.counts)
     for guard in (learned.shield, online):
@@ -234,7 +234,7 @@ def test_actions_that_were_logged_by_name_are_not_taken_for_those_of_the_same_nu
             ShieldedEnv(asure.to_gymnasium(mdp), learned.shield, 0)
         with pytest.raises(ModelMismatch, match="numbers states and actions otherwise than what is trained on"):
             ShieldedQ(shield=learned.shield).train(mdp, 0, steps=10, seed=0)
-        with pytest.raises(ModelMismatch, match="number their states and actions otherwise"):
+        with pytest.raises(ModelMismatch, match="number states and actions differently"):
             OnlineShield(mdp, known=learned.counts)
     told = learn(log, mu=0.3, actions=["safe", "jump"])
     assert ShieldedEnv(asure.to_gymnasium(nameless), told.shield, 0).reset(seed=0)[1]["action_mask"].tolist() == [1, 0]
