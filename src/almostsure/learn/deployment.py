@@ -112,7 +112,7 @@ def _played(mdp: MDP, policy: Policy, states: Ints, remaining: Ints, rng: np.ran
 
 
 def _layers(policy: Policy, remaining: Ints, *, silent: int) -> Ints:
-    """The layer of a policy for each remaining budget; ``silent`` if overspent, unless the policy has a layer for that."""
+    """The layer of a policy for each remaining budget; ``silent`` for overspent ones if it has no layer for these."""
     if policy.budget is None:
         return np.zeros_like(remaining)
     overspent = policy.budget + 1 if policy.knows_overspent else silent

@@ -183,7 +183,7 @@ def test_states_that_were_logged_by_name_are_not_taken_for_those_of_the_same_num
     learned = learn(log | {"d": [0, 0, 5, 0] * 40, "episode": np.arange(160) // 2}, mu=0.3, actions=["go", "jump"])
     assert learned.mdp.state_names == ("goal", "start")
     assert learned.shield.allowed("start", 0).tolist() == [0]
-    with pytest.raises(ModelMismatch, match="than what is trained on: state 0 is 'goal', and not 'start'"):
+    with pytest.raises(ModelMismatch, match="from what is trained on: state 0 is 'goal', and not 'start'"):
         ShieldedQ(shield=learned.shield).train(mdp, 0, steps=10, seed=0)
     with pytest.raises(ModelMismatch, match="differently: state 0 is 'goal', and not 'start'"):
         OnlineShield(mdp, known=learned.counts)
@@ -232,7 +232,7 @@ def test_actions_that_were_logged_by_name_are_not_taken_for_those_of_the_same_nu
     for mdp in (nameless, named):
         with pytest.raises(ArgumentError, match=r"how the environment numbers them\. List them in its order: lea"):
             ShieldedEnv(asure.to_gymnasium(mdp), learned.shield, 0)
-        with pytest.raises(ModelMismatch, match="numbers states and actions otherwise than what is trained on"):
+        with pytest.raises(ModelMismatch, match="numbers states and actions differently from what is trained on"):
             ShieldedQ(shield=learned.shield).train(mdp, 0, steps=10, seed=0)
         with pytest.raises(ModelMismatch, match="number states and actions differently"):
             OnlineShield(mdp, known=learned.counts)
