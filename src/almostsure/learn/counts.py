@@ -388,4 +388,4 @@ class Counts:
         if not (np.bincount(key // width, weights=times, minlength=samples.size) == samples).all():
             raise ValueError("its outcomes do not add up to its samples")
         self._outcomes = Outcomes(key.copy(), times.copy(), reward.copy(), latest[key // width])
-        self.samples, self._single, self._waiting, self._size = samples.copy(), None, [], 0
+        self.samples, self._by_key, self._waiting, self._size = samples.copy(), None, [], 0

@@ -1,7 +1,7 @@
 """``explore``: the model of a simulator that can be copied, found by playing every action in every state.
 
-Starting after resets, every action is played in a copy of the simulator at every state that is found, breadth first.
-The state is the observation, or what ``key`` makes of it.
+The exploration starts in the states after resets.  In every state that is found, breadth first, every action is played
+in a copy of the simulator.  The state is the observation, or what ``key`` makes of it.
 
 Determinism is tested, not proved.  Every action is played four times, from copies that share their random generators
 (:mod:`almostsure.learn.copies`), so random transitions differ.  States that were reached by two paths are played from
@@ -102,8 +102,7 @@ def explore(
     Raises
     ------
     ModelError
-        The environment is not deterministic, the state does not determine what happens next, or a snapshot does not
-        restore.
+        The environment is not deterministic, a state does not determine what happens next, or restoring one fails.
     Interrupted
         Ctrl-C; ``kept.go_on()`` explores the rest.
 
@@ -234,8 +233,8 @@ class ByName:
     def __call__(self, observation: Any, env: Any = None) -> int:
         """The state with the name of the observation, or of the end of an episode with it."""
         state = self.key(observation)
-        for told in (state, Ended(state)):
-            found = {self.names[name] for name in (str(told), repr(told)) if name in self.names}
+        for shown in (state, Ended(state)):
+            found = {self.names[name] for name in (str(shown), repr(shown)) if name in self.names}
             if len(found) > 1:
                 raise ModelError(f"two states have the name of the observation {brief(state)}; write state_of yourself")
             if found:

@@ -185,8 +185,8 @@ class OnlineShield:
                 )
             self.watch(state, action, next_state, damage, reward=reward, remaining=remaining)
             return self.space.state(next_state), int(remaining) - int(damage)
-        said = [None] * len(state) if damage is None else damage
-        steps = zip(state, remaining, action, next_state, said, np.broadcast_to(reward, len(state)), strict=True)
+        damages = [None] * len(state) if damage is None else damage
+        steps = zip(state, remaining, action, next_state, damages, np.broadcast_to(reward, len(state)), strict=True)
         runs = [self.after((s, left), a, s2, as_python(d), reward=r) for s, left, a, s2, d, r in steps]
         return np.array([run[0] for run in runs], np.int64), np.array([run[1] for run in runs], np.int64)
 
@@ -221,9 +221,9 @@ class OnlineShield:
         loss, gain = damage_said(self.space, choice, damage), self._reward(reward, choice)
         left = None if remaining is None else whole("remaining", remaining)
         self._check_process()
-        was_allowed = left is None or bool(self._now().of_choice[choice] <= min(left, INFINITE - 1))
+        was_allowed = left is None or bool(self._current().of_choice[choice] <= min(left, INFINITE - 1))
         if self.unknown == "allow":
-            self._now()  # computes the values that a surprise may raise
+            self._current()  # computes the values that a surprise may raise
         source = int(self._states[choice])
         if target != source or loss:  # an ended state also has steps that stay there without damage
             self._watched.check_goes_on(source)
@@ -278,14 +278,14 @@ class OnlineShield:
             If another episode went on from there.
         """
         if self._watched.end(self.space.state(state), self.needed):
-            self._now_known()
+            self._forget_budgets()
 
     def _count(self, choice: int, target: int, loss: int, gain: float, times: int) -> None:
         """Count an outcome, which may make its choice known."""
         before = int(self.counts.samples[choice])
         self.counts.see(choice, target, loss, gain, times=times)
         if before < self.needed <= before + times:
-            self._now_known()
+            self._forget_budgets()
 
     def _surprise(self, choice: int, target: int, loss: int) -> None:
         """Raise budgets after a new outcome, and note for how many states."""
@@ -296,7 +296,8 @@ class OnlineShield:
             self._table, self._asked = None, 0
         self.ledger.note(Surprise(self.ledger.steps, state, action, target, loss, raised))
 
-    def _now_known(self) -> None:
+    def _forget_budgets(self) -> None:
+        """Have budgets solved anew, as a choice became known."""
         if self.unknown == "refuse":
             self._growing, self._table, self._asked = None, None, 0
 
@@ -330,7 +331,7 @@ class OnlineShield:
         """
         s, left = self.space.state(state), whole("remaining", remaining)
         choices = self.space.choices(s)
-        safe = self._now().of_choice[choices.start : choices.stop] <= min(left, INFINITE - 1)
+        safe = self._current().of_choice[choices.start : choices.stop] <= min(left, INFINITE - 1)
         if left < 0 or not safe.any():
             self._refuse(s, left)
         return self.space.choice_action[choices.start : choices.stop][safe].astype(np.int64)
@@ -344,7 +345,7 @@ class OnlineShield:
             If any row would be empty.
         """
         s, left, shape = look_ups(self.space, states, remaining)
-        growing = self._now()
+        growing = self._current()
         stuck = (growing.of_state[s] > np.minimum(left, INFINITE - 1)) | (left < 0)
         if stuck.any():
             at = int(np.argmax(stuck))
@@ -361,7 +362,8 @@ class OnlineShield:
             self._table = table_of(self.space, growing.of_choice[: self.space.num_choices])
         return self._table
 
-    def _now(self) -> GrowingBudget:
+    def _current(self) -> GrowingBudget:
+        """The present budgets, solved if a choice became known."""
         if self._growing is None:
             self._growing = GrowingBudget(minimal_budget(self.counts.to_mdp(self.unknown, known=self._known())))
         return self._growing
@@ -372,7 +374,7 @@ class OnlineShield:
         return np.asarray(known | self.counts.is_end())
 
     def _refuse(self, state: int, remaining: int) -> NoReturn:
-        needs = int(self._now().of_state[state])
+        needs = int(self._current().of_state[state])
         why = f"it needs {needs}" if needs < INFINITE else "no finite budget suffices there"
         if self.unknown == "refuse":
             known = self._known()
@@ -388,12 +390,12 @@ class OnlineShield:
     @property
     def of_state(self) -> npt.NDArray[np.int32]:
         """The present minimal budget of every state, [num_states]; a copy."""
-        return self._now().of_state[: self.space.num_states].copy()
+        return self._current().of_state[: self.space.num_states].copy()
 
     @property
     def of_choice(self) -> npt.NDArray[np.int32]:
         """The present minimal budget of every choice, [num_choices]; a copy."""
-        return self._now().of_choice[: self.space.num_choices].copy()
+        return self._current().of_choice[: self.space.num_choices].copy()
 
     @property
     def starts(self) -> dict[int, float]:

@@ -90,10 +90,10 @@ class Simulator:
             raise ArgumentError("get_state and set_state must be given together")
         self.num_actions = size
         self.env, self.key = env, key
-        self.told: tuple[str, ...] = TOLD  # the entries of info that may hold the damage, if there is no function
+        self.damage_keys: tuple[str, ...] = TOLD  # the entries of info that may hold the damage
         self.damage = None
         if isinstance(damage, str) and damage in TOLD:
-            self.told = (damage,)
+            self.damage_keys = (damage,)
         else:
             self.damage = known_damage(env) if damage is None else _function(damage)
         self.get_state, self.set_state = get_state, set_state
@@ -253,7 +253,7 @@ class Simulator:
         with Blame(lambda: f"the environment failed at reset(seed={seed})"):
             observation, info = self.env.reset(seed=seed)
         if self.damage is None:
-            check_reset(info, *self.told)
+            check_reset(info, *self.damage_keys)
         return observation
 
     def _key(self, observation: Any) -> Hashable:
@@ -263,11 +263,11 @@ class Simulator:
 
     def _damage(self, *outcome: Any) -> int:
         *five, info = outcome
-        told = (info[name] for name in self.told if name in info)
+        reported = (info[key] for key in self.damage_keys if key in info)
         with Blame(lambda: f"damage failed for {', '.join(map(brief, five))}"):
-            damage = self.damage(*five) if self.damage is not None else next(told, None)
+            damage = self.damage(*five) if self.damage is not None else next(reported, None)
         if damage is None:
-            none = " and no ".join(map(repr, self.told))
+            none = " and no ".join(map(repr, self.damage_keys))
             raise ModelError(
                 f"the environment does not report damage: info has no {none}. Pass damage=, a rule or a function."
             )

@@ -182,6 +182,15 @@ def test_it_does_not_matter_where_a_run_was_interrupted(mdp, cut, size):
     assert all(np.array_equal(second.to_arrays()[name], array) for name, array in straight.to_arrays().items())
 
 
+def test_restored_counts_replace_those_before():
+    counts, other = (Counts(asure.example("paper")) for _ in range(2))
+    counts.see(0, 0, 1)
+    other.see(1, 1, 0, times=2)
+    counts.restore(other.to_arrays())
+    assert not counts.has_seen(0, 0, 1)
+    assert (counts.total, counts.num_outcomes) == (2, 1)
+
+
 @settings(max_examples=20)
 @given(mdps(), st.integers(0, 20), st.integers(1, 9))
 def test_a_sum_of_counts_is_worth_all_of_their_samples(mdp, cut, size):

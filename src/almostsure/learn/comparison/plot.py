@@ -69,8 +69,8 @@ def _panel(axes: Axes, comparison: Comparison, measure: str) -> None:
 
 def _limit_returns(axes: Axes, comparison: Comparison) -> None:
     """Limit the axis to the range of most values: a single very long episode would flatten all curves."""
-    means = np.concatenate([curves["return"].mean for curves in comparison.curves.values()])
-    means = np.append(means[np.isfinite(means)], [x for x in (comparison.optimum,) if np.isfinite(x)])
+    means = np.concatenate([[comparison.optimum], *(curves["return"].mean for curves in comparison.curves.values())])
+    means = means[np.isfinite(means)]
     if means.size:
         low, high = float(np.quantile(means, 0.2)), float(means.max())
         axes.set_ylim(low - 0.1 * (high - low) - 1e-9, high + 0.1 * (high - low) + 1e-9)

@@ -80,12 +80,10 @@ class Checkpoint:
             if strings.get(name) != mine:
                 self._refuse(name, strings.get(name), mine)
         with must_hold(self.path, "the position of its run"):
-            known, position = int(strings["seed"]), json.loads(strings["position"])
-            if not isinstance(position, dict) or not all(isinstance(value, int) for value in position.values()):
-                raise ValueError(f"it has {position}")
-            done = {str(name): int(value) for name, value in position.items()}
-            if done.keys() != start.keys() or min(done.values()) < 0:
-                raise ValueError(f"it has {position}")
+            known, done = int(strings["seed"]), json.loads(strings["position"])
+            good = isinstance(done, dict) and done.keys() == start.keys()
+            if not (good and all(isinstance(number, int) and number >= 0 for number in done.values())):
+                raise ValueError(f"it has {done}")
         if seed is not None and seed != known:
             self._refuse("seed", str(known), str(seed))
         counts = self._counts(arrays, known)
@@ -95,7 +93,7 @@ class Checkpoint:
 
     def _refuse(self, name: str, theirs: str | None, mine: str) -> None:
         raise FileError(
-            f"the checkpoint {os.fspath(self.path or '')!r} belongs to another run: its {name} is {theirs!r}, "
+            f"the checkpoint {str(self.path)!r} belongs to another run: its {name} is {theirs!r}, "
             f"this one's is {mine!r}. Choose another name, or delete it.",
             path=self.path,
         )
@@ -126,7 +124,7 @@ class Checkpoint:
             chance = math.comb(AGAIN, others) / math.comb(before + AGAIN, others)
             if chance < LEVEL / certain.size:
                 raise FileError(
-                    f"the checkpoint {os.fspath(self.path or '')!r} belongs to another sampler: in it "
+                    f"the checkpoint {str(self.path)!r} belongs to another sampler: in it "
                     f"{counts.space.describe_choice(choice)} had the same outcome in all of {before:,} samples, and "
                     f"this one shows another one in {others} of {AGAIN}. Choose another name, or delete it.",
                     path=self.path,

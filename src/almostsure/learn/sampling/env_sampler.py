@@ -159,7 +159,7 @@ class EnvSampler:
         self._env, self.encode = env, encode
         self._set_state = _toy_state(env) if set_state is None else set_state
         self._damage = known_damage(env) if damage is None else _checked_damage(damage)
-        self._told = (self._damage,) if isinstance(self._damage, str) else TOLD if self._damage is None else ()
+        self._damage_keys = (self._damage,) if isinstance(self._damage, str) else TOLD if self._damage is None else ()
         self.num_states = _num_states(env, num_states, encode)
         self._actions: Actions = _actions_of(env, actions)
         self.max_damage = max_damage
@@ -259,11 +259,11 @@ class EnvSampler:
 
     def _damage_in(self, info: Any, state: int, action: int) -> Any:
         """The damage that ``info`` holds."""
-        for key in self._told:
+        for key in self._damage_keys:
             if key in info:
                 return info[key]
         raise ModelError(
-            f"info must hold the damage under {' or '.join(map(repr, self._told))}; it has "
+            f"info must hold the damage under {' or '.join(map(repr, self._damage_keys))}; it has "
             f"{sorted(map(str, info)) or 'nothing'} after state {state}, action {action}. "
             "Give EnvSampler or DamageTracker a function damage(s, a, s2, r, terminated).",
             state=state,
@@ -287,7 +287,7 @@ class EnvSampler:
     def _reset(self, seed: int | None = None) -> Any:
         """Reset the environment and return the observation; damage by a reset is refused, as in a ShieldedEnv."""
         observation, info = self._env.reset(seed=seed)
-        check_reset(info, *(self._told or TOLD))
+        check_reset(info, *(self._damage_keys or TOLD))
         return observation
 
 

@@ -291,8 +291,7 @@ class FunctionSampler:
                 state=state,
                 action=action,
             )
-        next_state, reward, damage = result
-        return next_state, reward, damage
+        return result[0], result[1], result[2]
 
 
 def _whole(values: npt.NDArray[Any], least: int, most: int) -> npt.NDArray[np.bool_]:
