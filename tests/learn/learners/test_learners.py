@@ -1,4 +1,4 @@
-"""Tabular learners: the shielded ones never overspend, all of them learn, compiled code does what plain code does."""
+"""Tabular learners: shielded ones never overspend, all of them learn, and compiled code agrees with plain code."""
 
 import numpy as np
 import pytest
@@ -339,7 +339,7 @@ def test_a_doomed_start_is_noticed():
         learn_barrier("quicksand", steps=5_000)
 
 
-def test_every_state_as_a_start_teaches_every_choice():
+def test_the_whole_barrier_is_found_if_episodes_start_in_every_state():
     mdp = everywhere(asure.example("paper", damage_probability=0.5))
     found = learn_barrier(mdp, steps=500)
     assert np.array_equal(found.doomed, asure.minimal_budget(mdp).of_choice > 0)

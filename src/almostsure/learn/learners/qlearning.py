@@ -18,7 +18,7 @@ from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.learn.learners.allowance import Allowance, Everything, OneStep, Shielded
 from almostsure.learn.learners.baselines import saute_penalty
 from almostsure.learn.learners.session import PLAIN_WORK, train
-from almostsure.learn.learners.steps import EXPLORE, Settings
+from almostsure.learn.learners.steps import EXPLORE, Rules
 from almostsure.learn.learners.training import Learner, Training
 from almostsure.learn.learners.world import Playground, playground
 from almostsure.learn.online import OnlineShield
@@ -47,16 +47,16 @@ class _Q(ABC):
     def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         ground, allowance = self.inside(world, budget)
-        settings = Settings(allowance.budget, steps, self.max_steps, **self.settings(ground))
-        return train(ground, allowance, settings, seed=seed)
+        rules = Rules(allowance.budget, steps, self.max_steps, **self.rules(ground))
+        return train(ground, allowance, rules, seed=seed)
 
     def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
         """What to play in and which choices are allowed: all, and the budget is ignored."""
         ground = playground(world)
         return ground, Everything(ground, budget, sees_budget=False)
 
-    def settings(self, ground: Playground) -> dict[str, Any]:
-        """Further settings of this learner."""
+    def rules(self, ground: Playground) -> dict[str, Any]:
+        """The rules in which this learner differs from the defaults."""
         return {}
 
 
@@ -79,7 +79,7 @@ class ShieldedQ(_Q):
     explore
         The share of random steps.
     discount
-        The discount of later rewards.  Where time costs nothing, one below 1 keeps the learner from delaying rewards.
+        The discount of later rewards.  If steps cost nothing, one below 1 keeps the learner from delaying rewards.
     replays
         The number of further choices that are updated after each step, from their observed outcomes (Dyna).  With
         distant rewards this needs far fewer steps.  It needs a model to play in, but learns only from observed
@@ -117,7 +117,7 @@ class ShieldedQ(_Q):
         ground = replace(playground(risked.mdp), counted_as=risked.outcomes(shield.mdp))
         return ground, Everything(ground, budget, sees_budget=False)
 
-    def settings(self, ground: Playground) -> dict[str, Any]:
+    def rules(self, ground: Playground) -> dict[str, Any]:
         """Exploration, discount and replays."""
         return {"explore": float(self.explore), "discount": float(self.discount), "replays": self.replays}
 
@@ -172,7 +172,7 @@ class LagrangianQ(_Q):
         super().__post_init__()
         check_positive("price_rate", self.price_rate)
 
-    def settings(self, ground: Playground) -> dict[str, Any]:
+    def rules(self, ground: Playground) -> dict[str, Any]:
         """The step size of the price."""
         return {"price_rate": float(self.price_rate)}
 
@@ -208,7 +208,7 @@ class SauteQ(_Q):
         ground = playground(world)
         return ground, Everything(ground, budget, sees_budget=True)
 
-    def settings(self, ground: Playground) -> dict[str, Any]:
+    def rules(self, ground: Playground) -> dict[str, Any]:
         """The penalty."""
         return {"penalty": saute_penalty(*ground.rewards) if self.penalty is None else float(self.penalty)}
 

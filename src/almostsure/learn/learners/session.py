@@ -13,7 +13,7 @@ from almostsure.errors import NoSafeAction
 from almostsure.kernels import plain
 from almostsure.learn.learners import steps
 from almostsure.learn.learners.allowance import Allowance, Step
-from almostsure.learn.learners.steps import Ended, Envs, Settings, Tables
+from almostsure.learn.learners.steps import Ended, Envs, Rules, Tables
 from almostsure.learn.learners.training import Training
 from almostsure.learn.learners.world import Playground, world_of
 from almostsure.learn.sampling.samplers import CheckedSampler
@@ -32,14 +32,14 @@ SMALLEST = 0.05  # … but at least this
 RATES = 2_000  # the number of tries after which the step size is constant
 
 
-def train(ground: Playground, allowance: Allowance, settings: Settings, *, seed: int) -> Training:
+def train(ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) -> Training:
     """Q-learning with the allowed choices."""
-    settings = settings._replace(
-        steps=at_least("steps", settings.steps),
-        max_steps=at_least("max_steps", settings.max_steps),
-        replays=at_least("replays", settings.replays, least=0),
+    rules = rules._replace(
+        steps=at_least("steps", rules.steps),
+        max_steps=at_least("max_steps", rules.max_steps),
+        replays=at_least("replays", rules.replays, least=0),
     )
-    session = Session(ground, allowance, settings, seed=seed)
+    session = Session(ground, allowance, rules, seed=seed)
     session.play()
     return session.finish()
 
@@ -75,22 +75,22 @@ def greedy(mdp: MDP, score: Floats, allowed: Bools) -> Floats:
 class Session:
     """One run of a learner: ``play`` takes all steps, and ``finish`` returns the Training."""
 
-    def __init__(self, ground: Playground, allowance: Allowance, settings: Settings, *, seed: int) -> None:
+    def __init__(self, ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) -> None:
         self.tables = new_tables(ground, allowance.layers)
         self.ground, self.allowance = ground, allowance
-        self.settings = settings._replace(watching=allowance.watches)
+        self.rules = rules._replace(watching=allowance.watches)
         self.world = world_of(ground)
         self.allowed: Bools = allowance.table()
         self.count = np.zeros(steps.COUNTS, np.int64)
         self.count[steps.SURPRISE] = -1
         self.rng = np.random.default_rng(at_least("seed", seed, least=0))
-        self.envs = self._envs(min(NUM_ENVS, max(1, settings.steps // STEPS_PER_ENV)))
+        self.envs = self._envs(min(NUM_ENVS, max(1, rules.steps // STEPS_PER_ENV)))
         self._ended: list[Ended] = []
 
     def _envs(self, num_envs: int) -> Envs:
         start = np.searchsorted(self.world.initial_cumulative, self.rng.random(num_envs), side="right")
         zeros = np.zeros(num_envs, np.int64)
-        budgets = zeros + self.settings.budget
+        budgets = zeros + self.rules.budget
         return Envs(self.world.initial[start], budgets, zeros.copy(), np.zeros(num_envs), zeros.copy())
 
     @property
@@ -104,27 +104,27 @@ class Session:
             self._play_sampled(self.ground.source)
             return
         tables = self.tables
-        is_small = self.settings.steps * self.allowance.layers * (1 + self.settings.replays) <= PLAIN_WORK
+        is_small = self.rules.steps * self.allowance.layers * (1 + self.rules.replays) <= PLAIN_WORK
         learn = plain(steps.learn) if is_small else steps.learn
         for draws, ended in self._blocks():
-            learn(self.world, self.allowed, tables, self.envs, self.settings, self.count, draws, ended)
+            learn(self.world, self.allowed, tables, self.envs, self.rules, self.count, draws, ended)
             surprise, was_left = self.count[[steps.SURPRISE, steps.WAS_LEFT]].tolist()
-            if self.settings.watching and surprise >= 0:
+            if self.rules.watching and surprise >= 0:
                 self.allowance.watch(self._step(surprise), was_left, self.clock)
                 self.count[steps.SURPRISE] = -1
                 self.allowed = self.allowance.table()
-        for outcome in np.flatnonzero(tables.seen > 1).tolist() if self.settings.watching else ():
+        for outcome in np.flatnonzero(tables.seen > 1).tolist() if self.rules.watching else ():
             self.allowance.repeat(self._step(outcome), int(tables.seen[outcome]) - 1)
 
     def _blocks(self) -> Iterator[tuple[npt.NDArray[Any], Ended]]:
         """Blocks of random numbers with room for the episodes that end; the same one again until it is used up."""
-        while self.clock < self.settings.steps:
+        while self.clock < self.rules.steps:
             before = self.clock
-            rows = max(BLOCK // (1 + self.settings.replays), 1)  # Ctrl-C takes effect after each block
-            draws = self.rng.random((min(rows, 2 * self.settings.steps), steps.DRAWS))
+            rows = max(BLOCK // (1 + self.rules.replays), 1)  # Ctrl-C takes effect after each block
+            draws = self.rng.random((min(rows, 2 * self.rules.steps), steps.DRAWS))
             room = Ended(np.zeros(len(draws), np.int64), np.zeros(len(draws)), np.zeros(len(draws), np.int64))
             self.count[steps.DRAWN] = self.count[steps.EPISODES] = 0
-            while self.clock < self.settings.steps and self.count[steps.DRAWN] < len(draws):
+            while self.clock < self.rules.steps and self.count[steps.DRAWN] < len(draws):
                 yield draws, room
             self._ended.append(Ended(*(column[: self.count[steps.EPISODES]].copy() for column in room)))
             if self.clock == before:
@@ -139,7 +139,7 @@ class Session:
 
     def _play_sampled(self, source: CheckedSampler) -> None:
         """What ``steps.learn`` does with a model, with outcomes from a sampler."""
-        tables, settings, count = self.tables, self.settings, self.count
+        tables, rules, count = self.tables, self.rules, self.count
         one = np.zeros(1, np.int64)
         world = self.world._replace(successor=one, reward=np.zeros(1), damage=one.copy())
         tables.seen[0] = 1  # the outcome that is filled in at each step
@@ -148,15 +148,15 @@ class Session:
             draw, turn = draws[count[steps.DRAWN]], int(count[steps.TURN])
             remaining = int(self.envs.remaining[turn])
             state = int(self.envs.state[turn])
-            played = plain(steps.choose)(world, self.allowed, tables, state, remaining, settings.explore, draw, count)
+            played = plain(steps.choose)(world, self.allowed, tables, state, remaining, rules.explore, draw, count)
             if played >= 0:
                 target, reward, damage = source.draw(np.array([played]), self.rng)
                 world.successor[0], world.reward[0], world.damage[0] = target[0], reward[0], damage[0]
-                plain(steps.update)(world, self.allowed, tables, played, 0, 1, settings)
+                plain(steps.update)(world, self.allowed, tables, played, 0, 1, rules)
                 plain(steps.apply_outcome)(world, self.envs, 0, count)
                 step = Step(played, int(target[0]), float(reward[0]), int(damage[0]))
                 self._see(step, remaining, seen)
-            plain(steps.end_turn)(world, tables, self.envs, settings, played < 0, draw[3], count, ended)
+            plain(steps.end_turn)(world, tables, self.envs, rules, played < 0, draw[3], count, ended)
         for (choice, target_state, lost), (times, total) in seen.items():
             if times:
                 self.allowance.repeat(Step(choice, target_state, total / times, lost), times)
@@ -168,7 +168,7 @@ class Session:
             seen[key] = times + 1, total + step.reward
             return
         seen[key] = 0, 0.0
-        if self.settings.watching:
+        if self.rules.watching:
             self.allowance.watch(step, remaining, self.clock)
             self.allowed = self.allowance.table()
 
@@ -185,10 +185,10 @@ class Session:
         policy = self._greedy()
         self.allowance.finish(self.clock)
         at, returns, damages = (np.concatenate(columns) for columns in zip(*self._ended, strict=True))
-        late = self.envs.damage > self.settings.budget
+        late = self.envs.damage > self.rules.budget
         return Training(
             policy=policy,
-            ends=np.append(at, np.full(int(late.sum()), self.settings.steps)),
+            ends=np.append(at, np.full(int(late.sum()), self.rules.steps)),
             returns=np.append(returns, self.envs.reward[late]),
             damages=np.append(damages, self.envs.damage[late]),
             restricted_steps=int(self.count[steps.RESTRICTED]),

@@ -73,8 +73,8 @@ class Ended(NamedTuple):
     damage: Any
 
 
-class Settings(NamedTuple):
-    """The parameters by which the learners differ."""
+class Rules(NamedTuple):
+    """The parameters in which the learners differ."""
 
     budget: int
     steps: int  # of training
@@ -89,30 +89,30 @@ class Settings(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def learn(
-    world: World, allowed: Any, tables: Tables, envs: Envs, settings: Settings, count: Any, draws: Any, ended: Ended
+    world: World, allowed: Any, tables: Tables, envs: Envs, rules: Rules, count: Any, draws: Any, ended: Ended
 ) -> None:
     """Take steps until the random numbers or the steps are used up or, while watching, until an outcome is new.
 
     ``allowed`` is [layers, num_choices].
     """
-    while count[DRAWN] < draws.shape[0] and count[CLOCK] < settings.steps:
+    while count[DRAWN] < draws.shape[0] and count[CLOCK] < rules.steps:
         draw, turn = draws[count[DRAWN]], count[TURN]
         remaining = envs.remaining[turn]
-        played = choose(world, allowed, tables, envs.state[turn], remaining, settings.explore, draw, count)
+        played = choose(world, allowed, tables, envs.state[turn], remaining, rules.explore, draw, count)
         if played >= 0:
             begin, end = world.outcome_ptr[played], world.outcome_ptr[played + 1]
             outcome = first_above(world.cumulative, begin, end, draw[2])
             place = world.counted_as[outcome]
             count[SURPRISE], count[WAS_LEFT] = (outcome if tables.seen[place] == 0 else -1), remaining
             tables.seen[place] += 1
-            for again in range(settings.replays + 1):
+            for again in range(rules.replays + 1):
                 choice = next_replay(count, allowed.shape[1]) if again else played
                 begin, end = world.outcome_ptr[choice], world.outcome_ptr[choice + 1]
-                first, last = (begin, end) if settings.replays else (outcome, outcome + 1)
-                update(world, allowed, tables, choice, first, last, settings)
+                first, last = (begin, end) if rules.replays else (outcome, outcome + 1)
+                update(world, allowed, tables, choice, first, last, rules)
             apply_outcome(world, envs, outcome, count)
-        end_turn(world, tables, envs, settings, played < 0, draw[3], count, ended)
-        if settings.watching and count[SURPRISE] >= 0:
+        end_turn(world, tables, envs, rules, played < 0, draw[3], count, ended)
+        if rules.watching and count[SURPRISE] >= 0:
             break
 
 
@@ -146,25 +146,25 @@ def apply_outcome(world: World, envs: Envs, outcome: int, count: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def end_turn(
-    world: World, tables: Tables, envs: Envs, settings: Settings, is_stuck: bool, draw: float, count: Any, ended: Ended
+    world: World, tables: Tables, envs: Envs, rules: Rules, is_stuck: bool, draw: float, count: Any, ended: Ended
 ) -> None:
     """End a turn.  If an episode has ended, record it, update the price of damage, and begin another."""
     turn, episode = count[TURN], count[EPISODES]
     count[DRAWN] += 1
     count[TURN] = (turn + 1) % envs.state.size
-    if not (is_stuck or world.is_terminal[envs.state[turn]] or envs.steps[turn] >= settings.max_steps):
+    if not (is_stuck or world.is_terminal[envs.state[turn]] or envs.steps[turn] >= rules.max_steps):
         return
-    excess = (envs.damage[turn] - settings.budget) / max(settings.budget, 1)
-    tables.price[0] = max(0.0, tables.price[0] + settings.price_rate * max(-1.0, min(1.0, excess)))
+    excess = (envs.damage[turn] - rules.budget) / max(rules.budget, 1)
+    tables.price[0] = max(0.0, tables.price[0] + rules.price_rate * max(-1.0, min(1.0, excess)))
     ended.at[episode], ended.reward[episode] = count[CLOCK], envs.reward[turn]
     ended.damage[episode] = envs.damage[turn]
     count[EPISODES] += 1
     envs.state[turn] = world.initial[first_above(world.initial_cumulative, 0, world.initial.size, draw)]
-    envs.remaining[turn], envs.steps[turn], envs.reward[turn], envs.damage[turn] = settings.budget, 0, 0.0, 0
+    envs.remaining[turn], envs.steps[turn], envs.reward[turn], envs.damage[turn] = rules.budget, 0, 0.0, 0
 
 
 @njit(cache=True, nogil=True)
-def update(world: World, allowed: Any, tables: Tables, choice: int, first: int, last: int, settings: Settings) -> None:
+def update(world: World, allowed: Any, tables: Tables, choice: int, first: int, last: int, rules: Rules) -> None:
     """Update the values of a choice from some outcomes, in every layer in which it is allowed.
 
     Outcomes are weighted by how often they were seen.  The step size is that of Q-learning for the one outcome of a
@@ -185,18 +185,18 @@ def update(world: World, allowed: Any, tables: Tables, choice: int, first: int, 
             after, lost = world.successor[outcome], int(world.damage[outcome])
             remaining = row - lost if row < layers - 1 else -1
             gained, lost_later = world.reward[outcome], float(lost)
-            if settings.penalty > 0.0 and remaining < 0:
-                gained = -settings.penalty
+            if rules.penalty > 0.0 and remaining < 0:
+                gained = -rules.penalty
             if not world.is_terminal[after]:  # truncation is not termination: only terminal states have no future value
                 below = layer_of(remaining, layers)
                 ahead, end = world.choice_ptr[after], world.choice_ptr[after + 1]
                 follow = best(allowed[below], value[below], damage[below], price, ahead, end)
                 if follow >= 0:
-                    gained += settings.discount * value[below, follow]
+                    gained += rules.discount * value[below, follow]
                     lost_later += damage[below, follow]
             target += share * gained
             loss += share * lost_later
-        step = 1.0 if settings.replays else tables.rate[min(tries[row, choice], tables.rate.size - 1)]
+        step = 1.0 if rules.replays else tables.rate[min(tries[row, choice], tables.rate.size - 1)]
         tries[row, choice] += 1
         value[row, choice] += step * (target - value[row, choice])
         damage[row, choice] += step * (loss - damage[row, choice])
