@@ -7,7 +7,6 @@ not termination: the value of the last state still counts.  They learn in a mode
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -35,7 +34,7 @@ Given = AnyShield | Callable[[Any], AnyShield] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Q(ABC):
+class _Q:
     """Q-learning with some allowance."""
 
     name: str

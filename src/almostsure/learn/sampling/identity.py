@@ -125,8 +125,12 @@ class _Reader:
             return f"{name} {self._all([thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells, used])}"
         own = {key: value for key, value in sorted(vars(thing).items()) if isinstance(value, FunctionType | property)}
         made_of = [value.fget if isinstance(value, property) else value for value in own.values()]
-        plain = {key: value for key, value in vars(thing).items() if not key.startswith("_") and not callable(value)}
-        return f"{name} {self._all([list(own), made_of, thing.__bases__, _readable(plain)])}"
+        plain = {
+            key: value
+            for key, value in sorted(vars(thing).items())
+            if not (key.startswith("_") or callable(value) or hasattr(value, "__get__"))
+        }
+        return f"{name} {self._all([list(own), made_of, thing.__bases__, plain])}"
 
     def _object(self, thing: Any) -> str:
         py_func = getattr(thing, "py_func", None)  # of a function that Numba compiled
@@ -174,11 +178,6 @@ def _has_hidden_state(kind: type) -> bool:
     has_dict = kind.__dictoffset__ != 0 and not kind.__flags__ & MANAGED_DICT
     pointers = has_dict + (kind.__weakrefoffset__ > 0) + len(_slots(kind))
     return kind.__itemsize__ > 0 or kind.__basicsize__ > object.__basicsize__ + pointers * struct.calcsize("P")
-
-
-def _readable(values: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a class without functions and descriptors, sorted."""
-    return {key: value for key, value in sorted(values.items()) if not hasattr(value, "__get__")}
 
 
 def _names(code: CodeType) -> set[str]:
