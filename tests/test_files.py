@@ -109,7 +109,7 @@ def test_a_torn_line_of_a_ledger_is_left_out_and_the_rest_kept(tmp_path: Path) -
     path.write_text(first + second)
     assert read_ledger(path).episodes == 2
     path.write_text("hello\n")
-    with pytest.raises(CorruptFile, match="is damaged or no ledger: line 1 is 'hello'"):
+    with pytest.raises(CorruptFile, match="is damaged or not a ledger: line 1 is 'hello'"):
         read_ledger(path)
 
 

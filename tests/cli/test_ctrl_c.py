@@ -61,7 +61,7 @@ POINTS = [  # the command, and what it is about to do
     (("solve", "quicksand", "-b", "2", "-o", "p.safetensors"), "almostsure.plan.almost_sure.minimal_budget"),
     (("simulate", "paper", "-b", "2"), "almostsure.policy.simulation.simulate.play_plain"),
     (("learn", "quicksand", "--mu", "0.1", "-o", "l.umb"), "almostsure.learn.sampling.count.Counter.count"),
-    (("compare", "corridor", "--steps", "10", "-o", "c.csv"), "almostsure.learn.learners.session.new_book"),
+    (("compare", "corridor", "--steps", "10", "-o", "c.csv"), "almostsure.learn.learners.session.new_tables"),
     (("report", "paper", "-o", "r.html"), "almostsure.report.write.study"),
     (("convert", "paper", "m.umb"), "almostsure.model.umb.archive.Writer.finish"),
     (("check", "paper", "b.safetensors"), "almostsure.cli.commands.check.subprocess.run"),

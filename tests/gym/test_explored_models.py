@@ -116,7 +116,7 @@ def test_and_in_a_vector(shop):
 
 def test_a_wrapper_inside_that_changes_observations_is_named_in_the_error(shop):
     env = ShieldedEnv(gymnasium.wrappers.FlattenObservation(Shop()), shop.shield, 1)
-    with pytest.raises(asure.errors.ModelError, match=r"a wrapper inside the shield .* put it outside"):
+    with pytest.raises(asure.errors.ModelError, match=r"a wrapper inside the shield .* move it outside"):
         env.reset(seed=0)
 
 

@@ -243,7 +243,7 @@ def test_processes_share_a_ledger_file(tmp_path):
 
 def test_bad_ledgers_are_refused(tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"kind": "episode"}\n')
-    with pytest.raises(CorruptFile, match="is damaged or no ledger: line 1"):
+    with pytest.raises(CorruptFile, match="is damaged or not a ledger: line 1"):
         read_ledger(tmp_path / "bad.jsonl")
     with pytest.raises(FileError, match="cannot read the ledger"):
         read_ledger(tmp_path / "nothing.jsonl")

@@ -397,7 +397,7 @@ def test_the_ledger_counts_the_steps_of_unfinished_episodes(online):
         if terminated or truncated:
             finished, (_, info) = env.ledger.steps, env.reset()
     assert (env.ledger.steps, env.ledger.finished) == (100, finished)
-    assert f"\n{100 - finished} steps of episodes that are not over, whose damage" in str(env.ledger)
+    assert f"\n{100 - finished} steps of unfinished episodes, whose damage" in str(env.ledger)
 
 
 def test_violations_of_a_wrong_model_are_in_the_ledger():

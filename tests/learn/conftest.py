@@ -1,4 +1,4 @@
-"""What the tests of learning share: models as simulators."""
+"""Fixtures of the tests of learning: models as simulators."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def hazard():
 
 
 def log_of(mdp, steps, seed=0, *, length=30, anywhere=False):
-    """A log of uniformly random play, as columns; with ``anywhere``, episodes begin in any state that does not end."""
+    """A log of uniformly random play, as columns; with ``anywhere``, episodes begin in all states but terminal ones."""
     rng, ends = np.random.default_rng(seed), mdp.is_terminal()
     starts = np.flatnonzero(~ends) if anywhere else mdp.initial_states
     rows, episode = [], -1

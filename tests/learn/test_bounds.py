@@ -1,4 +1,4 @@
-"""Sample numbers against their formulas, their inverses, and what they promise."""
+"""Sample sizes: their formulas, their inverses, and the guarantee."""
 
 import math
 from fractions import Fraction
@@ -67,7 +67,7 @@ def test_extremes():
 
 
 @given(sizes, st.integers(1, 100), probabilities, probabilities, bounds)
-def test_the_inverse_buys_what_was_asked_for(states, actions, mu, delta, bound):
+def test_delta_bought_is_the_inverse_of_samples_needed(states, actions, mu, delta, bound):
     samples = samples_needed(states, actions, mu=mu, delta=delta, bound=bound)
     assert delta_bought(samples, states, actions, mu=mu, bound=bound) <= delta * (1 + 1e-9)
     if samples > 1:
@@ -119,12 +119,12 @@ def test_the_sentence():
 @pytest.mark.parametrize(
     ("delta", "text"), [(0.001, "0.999"), (0.05, "0.95"), (0.00123, "0.9987"), (1e-9, "0.999999999"), (0.999, "0.001")]
 )
-def test_confidence_reads_no_better_than_it_is(delta, text):
+def test_the_stated_confidence_is_rounded_down(delta, text):
     assert at_least(delta) == text
 
 
 @pytest.mark.parametrize(("mu", "text"), [(0.01, "1 %"), (0.001, "0.1 %"), (1 / 3, "33.34 %"), (1e-7, "0.00001 %")])
-def test_the_assumption_reads_no_weaker_than_it_is(mu, text):
+def test_the_stated_assumption_is_rounded_up(mu, text):
     assert percent(mu) == text
 
 
@@ -161,11 +161,11 @@ def test_other_bad_arguments():
 
 
 def test_tiny_probabilities_of_failure_are_not_zero():
-    tiny = confidence([538], 0.75)  # 0.25^538 is no floating-point number
+    tiny = confidence([538], 0.75)  # 0.25^538 underflows
     assert tiny.delta > 0
     assert "at least 0.999999999999999." in tiny.statement
     assert delta_bought(10**6, 10, 2, mu=0.5) > 0
 
 
-def test_very_rare_outcomes_are_promised_nothing():
+def test_there_is_no_confidence_for_very_rare_outcomes():
     assert confidence([10**18], 5e-324).delta == 1

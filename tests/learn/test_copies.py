@@ -1,4 +1,4 @@
-"""Copies whose random generators go on."""
+"""Copies that share their random generators."""
 
 import copy
 import gc
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from almostsure.learn.copies import LONG, Chance, Frozen
+from almostsure.learn.copies import LONG, Frozen, Generators
 
 KINDS = {
     "generator": lambda: np.random.default_rng(0),
@@ -27,7 +27,7 @@ class Slots:
 
 
 class OwnCopy:
-    """It says how it is copied, and counts how often."""
+    """It has its own ``__deepcopy__``, and counts its copies."""
 
     copied = 0
 
@@ -77,8 +77,8 @@ def test_generators_are_found_wherever_they_are_and_never_copied(kind, holder):
     rng = KINDS[kind]()
     frozen = Frozen(HOLDERS[holder](rng))
     for made in (frozen(), frozen()):
-        gc.collect()  # afterwards it does not look into some tuples and dictionaries any more
-        assert [one is rng for one in Chance().generators(made)] == [True]
+        gc.collect()  # untracks some tuples and dictionaries
+        assert [one is rng for one in Generators().find(made)] == [True]
 
 
 PLACES = {
@@ -94,12 +94,12 @@ PLACES = {
 def test_generators_that_come_into_a_table_later_are_found(place):
     table = {number: [0.5, number] for number in range(2 * LONG)}
     table[9] = (1, [2.0])
-    chance, world, rng = Chance(), {"inner": [table]}, np.random.default_rng(0)
+    generators, world, rng = Generators(), {"inner": [table]}, np.random.default_rng(0)
     for _ in range(3):
-        assert list(chance.generators(world)) == []
+        assert list(generators.find(world)) == []
     PLACES[place](table, rng)
     for _ in range(3):
-        assert [one is rng for one in chance.generators(world)] == [True]
+        assert [one is rng for one in generators.find(world)] == [True]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -107,7 +107,7 @@ def test_another_seed_is_another_stream_and_the_same_seed_is_the_same(kind):
     rng = KINDS[kind]()
     drawn = []
     for seed in ((3,), (4,), (3,), (3, 1)):
-        Chance().reseed({"held": rng}, *seed)
+        Generators().reseed({"held": rng}, *seed)
         drawn.append([rng.random() for _ in range(5)])
     assert drawn[0] == drawn[2]
     assert len(set(map(tuple, drawn))) == 3
@@ -130,7 +130,7 @@ def test_everything_else_is_copied():
     assert second["inner"].rule is thing["inner"].rule
 
 
-def test_what_says_how_it_is_copied_is_copied_that_way():
+def test_an_object_with_its_own_deepcopy_is_copied_by_it():
     before = OwnCopy.copied
     frozen = Frozen([OwnCopy([1])])
     first, second = frozen(), frozen()
@@ -144,13 +144,13 @@ def test_what_cannot_be_copied():
         Frozen(number for number in range(3))
 
 
-def test_a_table_that_takes_the_place_of_another_in_memory_is_looked_into():
-    """CPython gives a new tuple the address of one that was freed: what is remembered keeps the old one alive."""
+def test_a_table_at_the_address_of_a_freed_one_is_searched():
+    """CPython gives a new tuple the address of one that was freed, so remembered tuples are kept alive."""
     rng = np.random.default_rng(0)
-    holder, chance = SimpleNamespace(state=None), Chance()
+    holder, generators = SimpleNamespace(state=None), Generators()
     for number in range(200):
         holder.state = tuple(range(1000 + number, 1150 + number))
-        assert list(chance.generators(holder)) == []
+        assert list(generators.find(holder)) == []
         holder.state = None
         holder.state = (rng, *[0.5] * 149)
-        assert list(chance.generators(holder)) == [rng]
+        assert list(generators.find(holder)) == [rng]

@@ -1,4 +1,4 @@
-"""The two rules by which choices become known: their formulas, and how often they really err; what refutes μ."""
+"""The two rules by which choices become known, with their formulas and error rates; and the tests that refute μ."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ UNBOUNDED = 10**9
 
 
 @given(st.floats(0.001, 0.49), st.floats(1e-6, 0.9), st.integers(1, 10**6), st.integers(1, 60))
-def test_by_count_keeps_its_share(mu, delta, choices, level):
+def test_by_count_errs_at_most_with_its_share_of_delta(mu, delta, choices, level):
     evidence = Evidence(mu, delta, choices, UNBOUNDED)
     if level >= evidence.top:
         assert evidence.by_count(np.array([level])).tolist() == [1]
@@ -41,7 +41,7 @@ def test_shares_and_weights_sum_to_one_at_most(mu, pairs):
     assert math.fsum(1 / (ZETA_3 * k**3) for k in range(1, 100_000)) <= 1
 
 
-def test_by_silence_grows_with_those_that_left():
+def test_by_silence_grows_with_the_choices_that_left_the_level():
     evidence = Evidence(0.1, 0.01, 500, UNBOUNDED)
     needed = evidence.by_silence(3, np.arange(10))
     assert (np.diff(needed) > 0).all()
@@ -55,13 +55,13 @@ def test_choices_with_very_many_outcomes_have_a_share_too():
     assert 0 < few < many < 2**40
 
 
-def test_a_top_of_one_accepts_the_first_sample():
+def test_one_sample_suffices_if_mu_permits_one_outcome():
     evidence = Evidence(0.6, 0.01, 3, UNBOUNDED)
     accepted = evidence.known(np.array([1, 1, 0]), np.array([1, 5, 0]), np.array([0, 4, 0]))
     assert accepted.tolist() == [True, True, False]
 
 
-def test_one_that_is_loud_holds_nobody_up_for_ever():
+def test_a_choice_with_many_new_outcomes_does_not_delay_others_for_ever():
     evidence = Evidence(0.1, 0.01, 100, UNBOUNDED)
     enough = int(evidence.by_silence(2, 1))
     levels, samples = np.array([2, 2, 2]), np.array([60, 60, 3])
@@ -71,7 +71,7 @@ def test_one_that_is_loud_holds_nobody_up_for_ever():
     assert evidence.known(levels, samples, silent).tolist() == [False, False, False]
 
 
-def test_those_that_left_count():
+def test_choices_that_left_the_level_count():
     evidence = Evidence(0.1, 0.01, 100, UNBOUNDED)
     enough = int(evidence.by_silence(2, 0))
     samples = np.array([70, 5])
@@ -106,7 +106,7 @@ def play(rng, outcomes, mu, delta):
 @pytest.mark.parametrize(
     "outcomes", [[2] * 6, [1] * 5 + [2], [3] * 4 + [2] * 4, [1, 2, 3, 4, 4]], ids=["alike", "one", "two", "many"]
 )
-def test_the_rules_err_less_than_they_may(outcomes):
+def test_the_rules_err_less_than_delta(outcomes):
     rng = np.random.default_rng(2)
     runs, delta = 400, 0.2
     errors = sum(play(rng, outcomes, 0.2, delta) for _ in range(runs))
@@ -133,7 +133,7 @@ def test_a_mu_that_the_counts_refute_is_refused():
     check_mu(seen(1, 3), 0.5)  # three samples refute little
     check_mu(Counts(asure.example("paper")), 0.5)
     with pytest.raises(ArgumentError, match="showed 2 different outcomes, of which no more than 1 can be"):
-        check_mu(seen(1, 3), 0.9)  # two outcomes cannot both be that probable, however few the samples
+        check_mu(seen(1, 3), 0.9)  # two outcomes cannot both be that probable, even with few samples
 
 
 def test_the_test_is_exact():
@@ -156,8 +156,8 @@ def test_a_right_mu_is_not_refused():
 
 
 @pytest.mark.parametrize("mu", [0.26, 0.3, 0.4, 0.45])
-def test_one_outcome_more_than_mu_permits_is_looked_for(mu):
-    """Four equally probable outcomes, eight choices: whoever stops at ⌊1/μ⌋ of them sees no contradiction."""
+def test_one_outcome_more_than_mu_permits_is_found(mu):
+    """Four equally probable outcomes, eight choices: without the extra samples, ⌊1/μ⌋ outcomes contradict nothing."""
     four = FunctionSampler(lambda s, a, rng: (int(rng.integers(1, 5)), 0.0, 0), 5, 8, terminal=[1, 2, 3, 4])
     for seed in range(5):
         with pytest.raises(ArgumentError, match=rf"got {mu}, but .*Choose a smaller"):
@@ -176,7 +176,7 @@ def test_learners_and_logs_refuse_it():
         asure.learn_from_logs(log, mu=0.3, delta=0.05)
 
 
-def test_counts_promise_nothing_for_it():
+def test_counts_have_no_confidence_for_it():
     with pytest.raises(ArgumentError, match="in 58 of 30,000 samples"):
         seen(58, 30_000).confidence(0.3)
     thirds = FunctionSampler(lambda s, a, rng: (0, 0.0, int(rng.integers(3))), 1, 1, max_damage=2)
@@ -184,7 +184,7 @@ def test_counts_promise_nothing_for_it():
         count_outcomes(thirds, 100, seed=0).confidence(0.45)
 
 
-# ---------------------------------------------------------------------- what all choices show together
+# ---------------------------------------------------------------------- all choices together
 
 
 @pytest.mark.parametrize("choices", [20, 200])
@@ -213,7 +213,7 @@ def chain(choices, probabilities):
 @pytest.mark.parametrize(("choices", "seeds"), [(3, 100), (40, 40)])
 @pytest.mark.parametrize("probabilities", [[0.9, 0.1], [0.8, 0.1, 0.1], [0.1] * 10], ids=["two", "three", "ten"])
 def test_outcomes_of_exactly_mu_are_hardly_ever_refused(probabilities, choices, seeds):
-    """Sampling stops where the rules of this module say, which depends on what was seen."""
+    """Sampling stops by the rules of this module, which depend on the samples."""
     mdp = chain(choices, probabilities)
     counts = [asure.learn_minimal_budget(mdp, mu=0.1, delta=0.05, seed=seed).counts for seed in range(seeds)]
     against = np.exp([evidence_against(each, 0.1)[0] for each in counts])
@@ -224,8 +224,8 @@ def test_outcomes_of_exactly_mu_are_hardly_ever_refused(probabilities, choices, 
 
 
 @pytest.mark.parametrize("others", [1, 4])
-def test_who_looks_after_every_sample_is_not_fooled(others):
-    """Sampling what is most suspicious, and stopping when it looks worst, reaches 1/α with probability α at most."""
+def test_testing_after_every_sample_is_valid(others):
+    """Sampling the most suspicious choice, and stopping at the worst time, reaches 1/α with probability at most α."""
     mdp, rng, reached = chain(3, [1 - 0.2 * others, *[0.2] * others]), np.random.default_rng(1), []
     for _ in range(150):
         counts, worst = Counts(mdp), 0.0
@@ -239,7 +239,7 @@ def test_who_looks_after_every_sample_is_not_fooled(others):
         assert np.mean(np.array(reached) >= bound) <= 1 / bound
 
 
-def test_nothing_speaks_against_mu_before_anything_was_seen():
+def test_there_is_no_evidence_without_samples():
     assert evidence_against(Counts(asure.example("paper")), 0.5) == (pytest.approx(0), 0)
 
 

@@ -53,7 +53,7 @@ def test_toy_text_is_what_its_table_says():
     assert found == pytest.approx(asure.solve_policy(table, asure.AlmostSure(1)).value)
 
 
-def test_a_time_limit_does_not_cut_the_exploration_and_is_kept():
+def test_a_time_limit_does_not_truncate_the_exploration_and_is_kept():
     env = gymnasium.make("CliffWalking-v1", max_episode_steps=3)
     shield = asure.Shield(asure.minimal_budget(explore(env)))
     assert (shield.mdp.num_states, env.spec.max_episode_steps) == (38, 3)
@@ -62,7 +62,7 @@ def test_a_time_limit_does_not_cut_the_exploration_and_is_kept():
     assert [env.step(0)[3] for _ in range(3)] == [False, False, True]  # truncated
 
 
-def test_rewards_that_are_no_numbers_are_refused():
+def test_rewards_that_are_not_finite_are_refused():
     env = gymnasium.wrappers.TransformReward(Room(), lambda reward: np.nan)
     with pytest.raises(ModelError, match="reward must be a finite number; got nan after action 0 from "):
         explore(env)
@@ -101,7 +101,7 @@ def test_damage_is_what_was_asked_for():
 
 
 class Rotten(Room):
-    """Fails at the reset, or at a step: as any code of somebody else may."""
+    """Fails at the reset, or at a step, as users' code may."""
 
     def __init__(self, at: str) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Rotten(Room):
         (
             Room(),
             {"get_state": lambda env: env.at, "set_state": lambda env, at: at["x"]},
-            r"^set_state failed for what get_state had returned: IndexError: ",
+            r"^set_state failed for a value of get_state: IndexError: ",
         ),
     ],
 )
@@ -154,11 +154,11 @@ def test_what_fails_in_the_users_code_is_named(env, options, message):
         explore(env, **options)
 
 
-def test_a_model_found_by_playing_says_what_it_rests_on(tmp_path):
+def test_a_model_found_by_playing_states_its_assumptions(tmp_path):
     model = explore(Room())
     said = (
-        "Found by playing every action 4 times; that neither chance nor hidden state plays a part was tested, not "
-        "proved. Its start was observed in one reset."
+        "Found by playing every action 4 times; that transitions are deterministic and no state is hidden was "
+        "tested, not proved. Its start was observed in one reset."
     )
     model.save(tmp_path / "room.umb")
     shield = asure.Shield(asure.minimal_budget(model))
@@ -217,7 +217,7 @@ def test_what_was_explored_can_be_pickled():
     assert info["remaining"] == 0
 
 
-def test_snapshots_of_ones_own():
+def test_snapshots_by_the_users_functions():
     room = Room()
 
     def set_state(env, at):
@@ -228,7 +228,7 @@ def test_snapshots_of_ones_own():
 
 
 class Hidden(Room):
-    """What it shows is not all: the second visit to a place behaves differently."""
+    """Observations hide the number of moves, from which on every step does damage."""
 
     def reset(self, *, seed=None, options=None):
         self.moved = 0
@@ -240,25 +240,25 @@ class Hidden(Room):
         return seen, reward, over, cut, {"cost": int(self.moved > 3)}
 
 
-def test_observations_that_hide_something_are_noticed():
-    with pytest.raises(ModelError, match=r"does not decide what comes next: action .* Pass a key"):
+def test_hidden_state_is_noticed():
+    with pytest.raises(ModelError, match=r"does not determine what happens next: action .* Pass a key"):
         explore(Hidden())
 
 
-def test_chance_is_noticed():
+def test_random_transitions_are_noticed():
     with pytest.raises(ModelError, match=r"is not deterministic: from .*, action \d led to .* explore\(env, mu="):
         explore(Room(chance=0.5))
 
 
 def test_a_snapshot_that_does_not_restore_is_noticed():
-    with pytest.raises(ModelError, match=r"is not deterministic|does not decide what comes next"):
+    with pytest.raises(ModelError, match=r"is not deterministic|does not determine what happens next"):
         explore(Room(), get_state=lambda env: None, set_state=lambda env, snapshot: None)
 
 
 def test_bad_input():
     with pytest.raises(ArgumentError, match=r"got the class Env\. Pass an instance: Env\(\)\."):
         asure.explore(gymnasium.Env)
-    with pytest.raises(ModelError, match=r"got 'costs'\. An entry of info may be named, too: 'damage' or 'cost'"):
+    with pytest.raises(ModelError, match=r"got 'costs'\. Or name an entry of info: 'damage' or 'cost'"):
         asure.explore("CliffWalking-v1", damage="costs")
     with pytest.raises(ArgumentError, match="with Discrete actions"):
         explore("Pendulum-v1")
@@ -266,7 +266,7 @@ def test_bad_input():
         explore(Room(), key=np.array)
     with pytest.raises(ArgumentError, match="get_state and set_state must be given together"):
         explore(Room(), get_state=lambda env: env.at)
-    with pytest.raises(ModelError, match="the environment says no damage"):
+    with pytest.raises(ModelError, match="the environment does not report damage"):
         explore("CartPole-v1", max_states=10)
     with pytest.raises(ModelError, match=r"damage must be a whole number 0 … 255; got 0\.5"):
         explore(Room(), damage=lambda *_: 0.5)
@@ -276,18 +276,18 @@ def test_bad_input():
         explore(Room(), max_states=5)
 
 
-# ---------------------------------------------------------------------- chance
+# ---------------------------------------------------------------------- random transitions
 
 
 class Part:
-    """Something inside a simulator that holds its random generator."""
+    """A part of a simulator that holds its random generator."""
 
     def __init__(self) -> None:
         self.rng = np.random.default_rng(0)
 
 
 class Slippery(Room):
-    """The same room, in which a tenth of the steps go another way; the generator is deep inside."""
+    """The room with slips: a tenth of the steps go another way; the generator is nested inside."""
 
     def __init__(self, chance: float = 0.1) -> None:
         super().__init__()
@@ -300,7 +300,7 @@ class Slippery(Room):
 
 
 class Coins(gymnasium.Env):
-    """A step shows one of two faces, by a generator that resets do not seed and that is held far inside."""
+    """A step shows one of two faces, by a deeply nested generator that resets do not seed."""
 
     observation_space = Discrete(3)
     action_space = Discrete(1)
@@ -330,14 +330,14 @@ def take(env):
     return env.face, env.rng().bit_generator.state
 
 
-def put_anew(env, taken):
-    """Restore the random generator too, as another object in the same state."""
+def put(env, taken):
+    """Also restores the random generator, as another object in the same state."""
     env.face, state = taken
     env.held = (np.random.default_rng(),)
     env.rng().bit_generator.state = state
 
 
-@pytest.mark.parametrize("snapshots", [{}, {"get_state": take, "set_state": put_anew}])
+@pytest.mark.parametrize("snapshots", [{}, {"get_state": take, "set_state": put}])
 def test_plays_are_independent_wherever_the_generator_is(snapshots):
     learned = explore(Coins(), mu=0.005, delta=0.01, seed=4, **snapshots)
     again = explore(Coins(), mu=0.005, delta=0.01, seed=4, **snapshots)
@@ -349,8 +349,15 @@ def test_plays_are_independent_wherever_the_generator_is(snapshots):
     assert learned.minimal.smallest_budget() == 1
 
 
+def test_the_number_of_plays_is_rounded_up():
+    mu = 1 / 93
+    assert math.floor(1 / mu) == 92  # rounding: the choice may have 93 outcomes
+    learned = explore(Coins(), mu=mu, delta=0.01)
+    assert learned.samples == math.ceil(math.log(93 * math.pi**2 / (6 * 0.01)) / -math.log1p(-mu))
+
+
 def stop_at(monkeypatch, number):
-    """Ctrl-C at that step of the rooms; returns the steps that are counted."""
+    """Ctrl-C at that step of the rooms; returns the list of steps, which grows."""
     step, taken = Room.step, []
 
     def counted(self, action):
@@ -364,11 +371,11 @@ def stop_at(monkeypatch, number):
 
 
 @pytest.mark.parametrize("chance", [{}, {"mu": 0.09, "delta": 0.05}])
-def test_an_exploration_that_was_interrupted_goes_on(chance, monkeypatch):
+def test_an_interrupted_exploration_can_be_continued(chance, monkeypatch):
     env = Slippery() if chance else Room()
     whole = explore(env, **chance)
     taken = stop_at(monkeypatch, 150)
-    fewer = "A larger mu or delta takes fewer plays" if chance else r"fewer states\.$"
+    fewer = "A larger mu or delta takes fewer plays" if chance else r"observation makes fewer states\.$"
     with pytest.raises(Interrupted, match=rf"after 150 plays: .*stopped\.kept\.go_on\(\).*{fewer}") as stopped:
         explore(env, **chance)
     kept = stopped.value.kept
@@ -379,56 +386,57 @@ def test_an_exploration_that_was_interrupted_goes_on(chance, monkeypatch):
         assert result.counts.samples.tolist() == whole.counts.samples.tolist()
     else:
         assert result.fingerprint == whole.fingerprint
-        again = 150 % 4  # plays of the choice at which it was stopped
+        again = 150 % 4  # plays of the choice at which it was interrupted, which is played again
         assert len(taken) == kept.search.plays
         assert len(kept.search.arrivals) * 5 + again <= len(taken) <= len(kept.search.arrivals) * 6 + again
 
 
-def test_a_check_that_was_interrupted_is_made_when_the_exploration_goes_on(monkeypatch):
+def test_an_interrupted_check_is_repeated_when_the_exploration_is_continued(monkeypatch):
     stop_at(monkeypatch, 15 * 4 * 4 + 1)  # the first step after all choices of the 15 states were played
     with pytest.raises(Interrupted, match="60 choices explored, 15 states found") as stopped:
         explore(Hidden())
-    with pytest.raises(ModelError, match="does not decide what comes next"):
+    with pytest.raises(ModelError, match="does not determine what happens next"):
         stopped.value.kept.go_on()
 
 
-class Trodden(Room):
-    """The room with a note of the way through it, which it does not show."""
+class Tracked(Room):
+    """The room with the path through it, which observations hide."""
 
     def reset(self, **options):
-        self.way = ()
+        self.path = ()
         return super().reset(**options)
 
     def step(self, action):
-        self.way = (*self.way, action)
+        self.path = (*self.path, action)
         return super().step(action)
 
 
-def test_what_is_kept_does_not_depend_on_where_it_was_interrupted(monkeypatch):
-    def ways(stop):
+def test_the_snapshots_do_not_depend_on_when_the_exploration_was_interrupted(monkeypatch):
+    def paths(stop):
         with monkeypatch.context() as patch:
             stop_at(patch, stop)
             with pytest.raises(Interrupted, match=f"after {stop} plays?:") as stopped:
-                explore(Trodden())
+                explore(Tracked())
             stopped.value.kept.go_on()
         search = stopped.value.kept.search
-        return [{s: way[0]().way for s, way in kept.items()} for kept in (search.snapshots, search.others)]
+        both = search.snapshots, search.second_snapshots
+        return [{state: env().path for state, (env, _) in snapshots.items()} for snapshots in both]
 
-    whole = ways(1)
+    whole = paths(1)
     assert len(whole[1]) == 15
     assert all(first != whole[1][state] for state, first in whole[0].items())
     for stop in (*range(2, 15), 102, 103):
-        assert ways(stop) == whole
+        assert paths(stop) == whole
 
 
 def walked(state, action):
-    """Where a step leads in the room, its reward and its damage."""
+    """The next state of a step in the room, its reward and its damage."""
     move = [(0, 1), (1, 0), (0, -1), (-1, 0)][action]
     after = tuple(min(max(x + d, 0), 3) for x, d in zip(state, move, strict=True))
     return after, float(after == (3, 3)), int(after in {(1, 1), (2, 1)})
 
 
-def test_chance_is_sampled_into_a_learned_budget():
+def test_random_transitions_are_sampled_into_a_learned_budget():
     learned = explore(Slippery(), mu=0.09, delta=0.05, seed=3)
     exact = asure.from_function(
         lambda state, action: [(0.9, *walked(state, action)), (0.1, *walked(state, (action + 1) % 4))],
@@ -440,8 +448,8 @@ def test_chance_is_sampled_into_a_learned_budget():
     assert learned.minimal.smallest_budget() == asure.minimal_budget(exact).smallest_budget()
     assert sorted(learned.minimal.of_state[:size].tolist()) == sorted(asure.minimal_budget(exact).of_state.tolist())
     assert "95" in learned.statement
-    assert "what the environment shows decides" in learned.statement
-    assert learned.counts.confidence(0.09).delta <= 0.05  # nothing need be played where episodes are over
+    assert "the observed state determines" in learned.statement
+    assert learned.counts.confidence(0.09).delta <= 0.05  # states where episodes are over need no samples
     assert learned.counts.to_mdp() == learned.mdp
     with pytest.raises(ModelError, match="this model was learned"):
         asure.RiskShield(learned.mdp, 1, 0.5)
@@ -450,7 +458,7 @@ def test_chance_is_sampled_into_a_learned_budget():
 
 
 class Battery(Slippery):
-    """A slippery room in which a battery that is not shown runs out, far from the start on the shortest ways."""
+    """A slippery room with a hidden battery, which runs out far from the start on the shortest paths."""
 
     def reset(self, *, seed=None, options=None):
         self.charge = 9
@@ -463,7 +471,7 @@ class Battery(Slippery):
 
 
 class Ring(gymnasium.Env):
-    """A walk in a ring of six cells in which only even ones, or only odd ones, are met; it begins in one of three."""
+    """A walk in a ring of six cells, through even cells only or odd cells only; it starts in one of three."""
 
     observation_space = Discrete(6)
     action_space = Discrete(2)
@@ -482,7 +490,7 @@ class Ring(gymnasium.Env):
         return self.at, 0.0, False, False, {"cost": int(self.at == 0)}
 
 
-def test_every_start_that_the_resets_give_is_explored():
+def test_every_start_that_the_resets_show_is_explored():
     one = explore(Ring())
     assert one.num_states == 3
     every = explore(Ring(), resets=60)
@@ -502,8 +510,8 @@ def test_every_start_that_the_resets_give_is_explored():
         explore(Ring(), seed=None)
 
 
-def test_a_reset_that_hurts_is_refused():
-    """As a shielded environment refuses it: what a start costs is in no budget."""
+def test_a_reset_with_damage_is_refused():
+    """A shielded environment refuses it, too: no budget includes damage at the start."""
 
     class Toll(Room):
         def reset(self, *, seed=None, options=None):
@@ -516,15 +524,15 @@ def test_a_reset_that_hurts_is_refused():
     assert explore(Toll(), damage="terminated").num_states == 16  # the cost is no damage
 
 
-def test_what_was_not_found_is_not_called_an_end():
-    """A start that no reset gave, and what a step leads to that it never led to before."""
+def test_a_state_that_was_not_found_is_not_taken_for_an_end():
+    """A start that no reset showed, and a step with a new outcome."""
     env = ShieldedEnv(Ring(), HorizonShield(asure.minimal_budget(explore(Ring()), horizon=5)), 5)
     other = next(seed for seed in range(20) if Ring().reset(seed=seed)[0] != 5)
     with pytest.raises(ModelError, match=r"^[02] was not found when the environment was explored\. .* resets="):
         env.reset(seed=other)
     env.reset(seed=0)
     env.unwrapped.at = 0
-    with pytest.raises(ModelError, match=r"^2 was not found .* if a step led there, .* mu= and delta="):
+    with pytest.raises(ModelError, match=r"^2 was not found .* If a step led there, .* mu= and delta="):
         env.step(0)
     ends = explore(Room())
     assert ends.observed({"at": np.array([3, 3]), "steps": 0}) == ends.state(
@@ -532,7 +540,7 @@ def test_what_was_not_found_is_not_called_an_end():
     )
 
 
-def test_what_was_counted_has_the_numbers_of_the_states():
+def test_counts_number_states_as_the_model_does():
     learned = explore(Ring(chance=0.3), mu=0.2, delta=0.01, resets=60)
     counted = learned.counts.to_mdp("allow")
     for state in range(6):
@@ -541,8 +549,8 @@ def test_what_was_counted_has_the_numbers_of_the_states():
             assert seen == {(o.next_state, o.damage) for o in learned.mdp.outcomes(state, action)}
 
 
-def test_observations_that_hide_something_are_noticed_among_chance():
-    with pytest.raises(ModelError, match=r"does not decide what comes next: .* never in \d+ plays .* or a smaller mu"):
+def test_hidden_state_is_noticed_despite_random_transitions():
+    with pytest.raises(ModelError, match=r"not determine what happens next: .* never in \d+ plays .* or a smaller mu"):
         explore(Battery(), mu=0.09, delta=0.05)
 
 
@@ -563,8 +571,8 @@ class Dealt(gymnasium.Env):
 
 @pytest.mark.parametrize("chance", [{}, {"mu": 0.2, "delta": 0.01}])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_resets_hide_is_noticed(chance, seed):
-    with pytest.raises(ModelError, match="the state 0 does not decide what comes next"):
+def test_state_that_resets_hide_is_noticed(chance, seed):
+    with pytest.raises(ModelError, match="the state 0 does not determine what happens next"):
         explore(Dealt(), resets=60, seed=seed, **chance)
 
 
@@ -574,15 +582,15 @@ def test_the_statement_names_the_starts():
     assert "Its starts were observed in 2 resets." in str(explore("FrozenLake-v1", mu=0.3, delta=0.1, resets=2))
 
 
-def test_names_that_mean_two_states_are_refused():
+def test_ambiguous_names_of_states_are_refused():
     mdp = asure.from_function(lambda s, a: [(1.0, "1", 0.0, 0)], initial=1, actions=lambda s: [0] if s == 1 else [])
     assert mdp.state_names == ("1", "'1'")
     assert ByName(mdp)(1) == 0
-    with pytest.raises(ModelError, match="two states are named as the observation '1' is"):
+    with pytest.raises(ModelError, match="two states have the name of the observation '1'; write state_of"):
         ByName(mdp)("1")
 
 
-def test_bad_input_about_chance():
+def test_bad_input_about_random_transitions():
     with pytest.raises(ArgumentError, match="mu and delta must be given together"):
         explore(Slippery(), mu=0.1)
     with pytest.raises(ArgumentError, match="mu must lie strictly between 0 and 1"):
@@ -593,7 +601,7 @@ def test_bad_input_about_chance():
         explore(Slippery(0.5), mu=0.6, delta=0.1)
 
 
-def test_a_model_that_was_saved_reads_observations_by_the_names_of_its_states(tmp_path):
+def test_a_loaded_model_finds_the_states_of_observations_by_name(tmp_path):
     explore("CliffWalking-v1").save(tmp_path / "cliff.umb")
     cliff = asure.load(tmp_path / "cliff.umb")
     with pytest.raises(ModelMismatch, match=r"48 states and the shield's model 38.*state_of=almostsure.learn.ByName"):
@@ -601,20 +609,20 @@ def test_a_model_that_was_saved_reads_observations_by_the_names_of_its_states(tm
     place = ByName(cliff)
     assert cliff.state_name(place(np.int64(36))) == "36"
     assert cliff.state_name(place(47)) == "47"
-    with pytest.raises(ModelError, match="no state of the model is named '99'"):
+    with pytest.raises(ModelError, match="no state of the model has the name of the observation, '99'"):
         place(99)
     with pytest.raises(ArgumentError, match="must have names of states"):
         ByName(asure.from_transitions([0], [0], [0], [1], [0], [0]))
 
 
-def test_a_saved_model_of_numbers_in_another_order_is_not_read_by_number(tmp_path):
+def test_a_loaded_model_with_states_in_another_order_is_not_read_by_number(tmp_path):
     lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
     explored = explore(lake)
     explored.save(tmp_path / "lake.umb")
     loaded = asure.load(tmp_path / "lake.umb")
     assert loaded == explored
     assert loaded.state_names == explored.state_names
-    assert loaded.state_names[1] == "4"  # as many as the environment has, in the order in which they were found
+    assert loaded.state_names[1] == "4"  # as many as in the environment, in the order in which they were found
     shield = asure.Shield(asure.minimal_budget(loaded))
     with pytest.raises(ModelMismatch, match=r"the state named '4' has number 1\..* state_of=almostsure.learn.ByName"):
         ShieldedEnv(lake, shield, 0)
@@ -648,7 +656,7 @@ def test_a_loaded_shield_in_its_environment_says_what_to_write(tmp_path):
 
 
 @pytest.mark.parametrize("reads", [explore, lambda env: EnvSampler(env, lambda env, state: None)])
-def test_wrappers_that_skip_steps_are_refused_since_the_damage_of_those_would_be_lost(reads):
+def test_wrappers_that_skip_steps_are_refused_since_their_damage_would_be_lost(reads):
     env = gymnasium.wrappers.RepeatAction(gymnasium.make("CliffWalking-v1"), 2)
     with pytest.raises(ArgumentError, match=r"must see every step; RepeatAction inside hides that\. Pass the env"):
         reads(env)

@@ -1,4 +1,4 @@
-"""learn_minimal_budget: what it returns, what it costs, what it promises, and how often it is wrong."""
+"""learn_minimal_budget: its results, its number of samples, its guarantee, and how often it is wrong."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from almostsure.testing import mdps
 
 
 def explored(mdp, of_choice, budget):
-    """The choices that a shield allows where it leads, by walking through all pairs (state, remaining)."""
+    """The choices that a shield allows on runs from the start, by a search over all pairs (state, remaining)."""
 
     def allowed(states, remaining):
         choice, owner = spans(mdp.choice_ptr, states)
@@ -33,7 +33,7 @@ def explored(mdp, of_choice, budget):
 
 
 def agrees(learned, mdp, truth):
-    """Whether the promises hold: k' ≥ k* everywhere, and equal where the true shield leads."""
+    """Whether the guarantee holds: k' ≥ k* everywhere, and equality on runs under the true shield."""
     mine = learned.minimal.of_choice[: mdp.num_choices]
     if learned.budget is None:
         return np.array_equal(mine, truth.of_choice)
@@ -41,7 +41,7 @@ def agrees(learned, mdp, truth):
     return (mine >= truth.of_choice).all() and np.array_equal(mine[here], truth.of_choice[here])
 
 
-# ---------------------------------------------------------------------- what it returns
+# ---------------------------------------------------------------------- results
 
 
 @given(mdps(max_damage=3), st.integers(0, 6))
@@ -53,7 +53,7 @@ def test_reachable_choices(mdp, budget):
 
 @settings(max_examples=150)
 @given(mdps(max_damage=2), st.integers(0, 5), st.integers(0, 2**40))
-def test_the_promise_on_random_models(mdp, budget, seed):
+def test_the_guarantee_on_random_models(mdp, budget, seed):
     truth, mu = asure.minimal_budget(mdp), rarest(mdp)
     # The examples are always the same, and 150 · 10⁻⁴ is little.
     everything = learn_minimal_budget(mdp, mu=mu, delta=1e-4, seed=seed, workers=1)
@@ -91,7 +91,7 @@ def test_the_seed_decides(hazard, simulator, monkeypatch):
     assert np.array_equal(third.minimal.of_choice, fourth.minimal.of_choice)
 
 
-def test_a_smaller_total_is_covered_too(hazard):
+def test_the_guarantee_includes_smaller_budgets(hazard):
     truth, learned = asure.minimal_budget(hazard), learn_minimal_budget(hazard, mu=0.1, delta=0.001, budget=4, seed=1)
     for budget in range(5):
         here = reachable_choices(hazard, truth.of_choice, budget)
@@ -105,7 +105,7 @@ def test_rounds_of_simulators_are_bounded(hazard, simulator, monkeypatch):
     assert np.array_equal(learned.minimal.of_choice, asure.minimal_budget(small).of_choice)
 
 
-# ---------------------------------------------------------------------- what it costs
+# ---------------------------------------------------------------------- the number of samples
 
 
 @pytest.mark.parametrize("delta", [0.1, 0.01])
@@ -125,7 +125,7 @@ def test_at_most_half_of_the_paper_on_the_archipelago(budget):
     assert agrees(learned, mdp, asure.minimal_budget(mdp))
 
 
-def test_where_nobody_gets_nothing_is_sampled():
+def test_unreachable_states_are_not_sampled():
     mdp = asure.example("archipelago")
     learned = learn_minimal_budget(mdp, mu=0.05, delta=0.05, budget=0, seed=1)
     assert np.count_nonzero(learned.counts.samples) < 0.05 * mdp.num_choices
@@ -135,7 +135,7 @@ def test_where_nobody_gets_nothing_is_sampled():
 
 
 def rare_world(choices=12):
-    """Choices that each hide a rare way into the pit, beside a safe one: whoever misses one is wrong."""
+    """Choices with a rare outcome into the pit each, beside a safe one: a learner that misses one outcome is wrong."""
     rows = [(s, 0, t, p, 0, 0) for s in range(choices) for t, p in ((s + 1, 0.8), (choices + 1, 0.2))]
     rows += [(s, 1, s, 1.0, 0, 0) for s in range(choices)]
     rows += [(choices + 1, 0, choices + 1, 1.0, 0, 1)]
@@ -154,7 +154,7 @@ def test_failures_are_rarer_than_delta(budget):
 
 
 def test_too_large_a_mu_does_fail():
-    # The promise has a condition, and the test above can fail.
+    # The guarantee has a condition, and the test above can fail.
     mdp = rare_world()
     truth = asure.minimal_budget(mdp)
     wrong = sum(
@@ -166,7 +166,7 @@ def test_too_large_a_mu_does_fail():
             learn_minimal_budget(mdp, mu=0.8, delta=0.3, seed=seed, workers=1)
 
 
-# ---------------------------------------------------------------------- words, errors, checkpoints
+# ---------------------------------------------------------------------- text, errors, checkpoints
 
 
 def test_the_statement():
@@ -183,7 +183,7 @@ def test_the_statement():
     assert f"{learned.samples:,} samples" in str(learned)
 
 
-def test_a_learned_model_says_what_it_rests_on():
+def test_a_learned_model_keeps_the_statement():
     learned = learn_minimal_budget(asure.example("paper"), mu=0.2, delta=0.1, seed=0)
     said = f"Learned from {learned.samples:,} samples. If no outcome is rarer than 20 %, its minimal budget equals k* "
     assert learned.mdp.origin.learned == f"{said}with probability at least 0.9."
@@ -193,7 +193,7 @@ def test_a_learned_model_says_what_it_rests_on():
     )
     assert learned.mdp.origin.learned in repr(suggest_budget(learned.mdp))
     assert "the model was learned from samples" in repr(learned.minimal)
-    changed = learned.mdp.with_damage(2 * learned.mdp.damage)  # of this one nothing was said
+    changed = learned.mdp.with_damage(2 * learned.mdp.damage)  # for which there is no statement
     assert changed.origin.learned == product(learned.mdp, Steps(2)).origin.learned == NO_STATEMENT
     assert learned.counts.to_mdp().origin.learned == NO_STATEMENT
     assert asure.example("paper").origin.learned == ""
@@ -223,7 +223,7 @@ def test_bad_arguments(hazard):
         learn_minimal_budget(3, mu=0.1, delta=0.1)
 
 
-def test_a_total_that_is_not_enough_is_certain():
+def test_a_budget_that_is_not_enough_is_refused_with_certainty():
     mdp = asure.example("quicksand")  # needs 2
     with pytest.raises(Infeasible, match="a budget of 1 is not enough at the start: what was seen forces 2") as caught:
         learn_minimal_budget(mdp, mu=0.1, delta=0.01, budget=1, seed=1)

@@ -1,4 +1,4 @@
-"""Shields that learn while an agent runs: what they know, what they refuse, and how often they can be wrong."""
+"""Shields that learn while an agent runs: known choices, refusals, and the number of violations."""
 
 import pickle
 
@@ -31,7 +31,7 @@ def draw(mdp, state, action, rng):
 
 
 def episode(mdp, shield, budget, rng, steps=30):
-    """Random play under the shield; returns whether it ended because nothing was safe, and in which step."""
+    """Random play under the shield; returns the step in which no action was safe, or None."""
     state, left = int(rng.choice(mdp.initial_states, p=mdp.initial_probabilities)), budget
     for step in range(steps):
         try:
@@ -54,7 +54,7 @@ def test_every_violation_reveals_a_damaging_outcome(mdp, budget, seed):
     for _ in range(15):
         before = len(shield.ledger.surprises)
         stuck = episode(mdp, shield, budget, rng)
-        if stuck:  # it got stuck right after a surprise, not on known ground
+        if stuck:  # only right after a surprise
             assert len(shield.ledger.surprises) > before
             assert shield.ledger.surprises[-1].step == shield.ledger.steps
     violations = shield.ledger.violations
@@ -71,7 +71,7 @@ def test_every_violation_reveals_a_damaging_outcome(mdp, budget, seed):
 
 @settings(max_examples=60)
 @given(mdps(max_damage=3), st.integers(0, 2**30))
-def test_what_is_known_is_the_budget_of_what_was_seen(mdp, seed):
+def test_budgets_are_those_of_the_outcomes_seen(mdp, seed):
     shield, rng = OnlineShield(mdp, unknown="allow"), np.random.default_rng(seed)
     truth = asure.minimal_budget(mdp)
     for _ in range(40):
@@ -107,7 +107,7 @@ def test_long_runs_settle(hazard):
     for _ in range(30):
         episode(hazard, late, 1, rng, steps=40)
     assert len(late.ledger.surprises) < early / 4
-    assert (late.of_choice >= shield.of_choice).all()  # it never forgets
+    assert (late.of_choice >= shield.of_choice).all()  # budgets never fall
 
 
 # ---------------------------------------------------------------------- the default
@@ -185,19 +185,19 @@ def test_the_ledger_tells_when_and_where():
     shield = OnlineShield("paper", unknown="allow")
     shield.watch(0, 1, 1, 0, remaining=0)
     shield.watch(0, 0, 0, 2, remaining=1)
-    shield.watch(0, 0, 0, 2, remaining=1)  # against the shield
+    shield.watch(0, 0, 0, 2, remaining=1)  # not allowed by the shield
     first, second = shield.ledger.violations
     assert (first.step, first.state, first.action, first.damage, first.remaining) == (2, 0, 0, 2, 1)
     assert (first.allowed, first.new, second.allowed, second.new) == (True, True, False, False)
     assert [s.step for s in shield.ledger.surprises] == [1, 2]
     assert "3 steps, 2 surprises (none raised the minimal budget of a state), 2 violations" in str(shield.ledger)
-    assert "against the shield" in str(shield.ledger)
+    assert "not allowed by the shield" in str(shield.ledger)
     assert "2 of 3 choices are known; the others are allowed" in repr(shield)
     shield.watch(1, 0, 1, 0, remaining=0)
     assert "3 of 3 choices are known\n" in repr(shield)
 
 
-def test_half_a_line_in_a_ledger_is_an_error(tmp_path, monkeypatch):
+def test_an_incomplete_write_to_a_ledger_is_an_error(tmp_path, monkeypatch):
     shield = OnlineShield("paper", unknown="allow")
     shield.ledger.record(tmp_path / "ledger")
     monkeypatch.setattr("os.write", lambda file, content: len(content) // 2)
@@ -228,7 +228,7 @@ def test_saved_and_resumed(hazard, tmp_path, unknown):
     assert np.array_equal(resumed.counts.reward, straight.counts.reward)
 
 
-def test_a_file_knows_how_many_states_there_are(tmp_path):
+def test_a_file_has_the_number_of_states(tmp_path):
     def encode(observation):
         return int(observation[0] > 0)
 
@@ -255,7 +255,7 @@ def test_a_file_knows_how_many_states_there_are(tmp_path):
         OnlineShield.load(path, env, encode=encode)
 
 
-def test_files_that_are_not_its_own(hazard, tmp_path):
+def test_wrong_files_are_refused(hazard, tmp_path):
     path = tmp_path / "shield"
     OnlineShield(hazard).save(path)
     with pytest.raises(ModelMismatch, match="belongs to another model"):
@@ -275,9 +275,9 @@ def test_files_that_are_not_its_own(hazard, tmp_path):
     one = {"times": np.array([1]), "reward": np.array([0.0])}
     for wrong, match in (
         ({"key": np.array([2**60]), **one}, "do not exist, or are not in order"),
-        ({"began": np.array([[0, 0]])}, "began must hold states, and how often runs began there"),
-        ({"began": np.array([[10**6, 1]])}, "began must hold states, and how often runs began there"),
-        ({"began": np.array([[0.0, np.nan]])}, "began must hold states, and how often runs began there"),
+        ({"began": np.array([[0, 0]])}, "began must hold states, and how many episodes began there"),
+        ({"began": np.array([[10**6, 1]])}, "began must hold states, and how many episodes began there"),
+        ({"began": np.array([[0.0, np.nan]])}, "began must hold states, and how many episodes began there"),
         ({"ended": np.array([[3]])}, "ended must hold states"),
         ({"ended": np.array([0.5])}, "ended must hold states"),
         ({"sums": np.array([1.5] * 5)}, "sums must be 5 whole numbers, 0 or more"),
@@ -309,7 +309,7 @@ def test_masks_agree_before_and_after_the_table_is_made(hazard):
     assert np.array_equal(many, np.array(few))
     assert shield.mask(states[:4].reshape(2, 2), 1).shape == (2, 2, 4)
     allowed = int(np.flatnonzero(many[0])[0])
-    shield.watch(int(states[0]), allowed, int(states[0]), 3)  # a surprise: the table is of no use any more
+    shield.watch(int(states[0]), allowed, int(states[0]), 3)  # a surprise, after which the table is wrong
     assert not shield.mask(states[:1], 1)[0, allowed]
 
 
@@ -319,7 +319,7 @@ def test_bad_input(hazard):
         OnlineShield(hazard, unknown="perhaps")
     with pytest.raises(ArgumentError, match="needed must be at least 1"):
         OnlineShield(hazard, needed=0)
-    with pytest.raises(ModelMismatch, match="other states and actions"):
+    with pytest.raises(ModelMismatch, match="must have the states and actions of the shield"):
         OnlineShield(hazard, known=count_outcomes("paper", 2))
     for bad in (0.5, -1, 256, None, float("nan")):
         with pytest.raises(ModelError, match="damage must be an integer 0 … 255"):
@@ -367,7 +367,9 @@ def test_repeats_are_counted():
         shield.repeat("circle", "left", "circle", 1, times=0)
     with pytest.raises(ModelError, match="reward must be a finite number"):
         shield.repeat("circle", "left", "circle", 1, times=1, reward=float("nan"))
-    assert str(shield.counts) == "5 samples of 1 of 3 choices showed 1 outcome"  # nobody drew them: no seed
+    assert (
+        str(shield.counts) == "5 samples of 1 of 3 choices showed 1 outcome"
+    )  # without a seed, as they were not drawn
 
 
 def test_repeats_make_choices_known():
@@ -407,7 +409,7 @@ def test_it_is_a_guard():
         OnlineShield("paper").begin("circle", 3)
 
 
-def test_what_was_counted_in_an_environment_is_known_wherever_it_starts():
+def test_counts_of_an_environment_fit_whatever_its_starts_are():
     def put(env, state):
         env.unwrapped.s = state
 
@@ -418,12 +420,12 @@ def test_what_was_counted_in_an_environment_is_known_wherever_it_starts():
     assert shield.of_choice.tolist() == OnlineShield(known, known=known).of_choice.tolist()
     with pytest.raises(
         ModelMismatch,
-        match=r"other states and actions: 16 states with 65 choices, those given are 48 .* OnlineShield\(sampler",
+        match=r"shield, 48 states with \d+ choices; they have 16 states with 65\. Use .* OnlineShield\(sampler",
     ):
         OnlineShield("CliffWalking-v1", known=known)
 
 
-def test_what_counts_assume_is_said_of_whatever_knows_them(tmp_path):
+def test_shields_repeat_the_caveat_of_their_counts(tmp_path):
     known, said = Counts(OnlineShield(num_states=2, actions=1).space, caveat="If the log is complete."), []
     known.see(0, 1, 0, times=100)
     for shield in (OnlineShield(num_states=2, actions=1, known=known), OnlineShield(known, known=known)):
@@ -438,7 +440,7 @@ def test_the_spaces_of_an_environment_are_enough():
         assert (shield.space.num_observed, shield.space.end, shield.space.num_actions) == (16, 16, 4)
         assert shield.space.unknown is None
     assert OnlineShield(lake).space.initial_state == 0
-    assert OnlineShield(num_states=16, actions=4).space.initial_states.size == 16  # nobody knows
+    assert OnlineShield(num_states=16, actions=4).space.initial_states.size == 16  # as they are not known
     cart = gymnasium.make("CartPole-v1")
     with pytest.raises(ModelError, match="Give num_states and encode"):
         OnlineShield(cart)
@@ -448,11 +450,11 @@ def test_the_spaces_of_an_environment_are_enough():
         OnlineShield(num_states=3)
 
 
-def test_ends_are_told():
+def test_the_ends_of_episodes_are_learned():
     shield = OnlineShield(num_states=2, actions=1)
     shield.watch(0, 0, shield.space.end, 0)
-    assert shield.allowed(0, 0).tolist() == [0]  # nothing can happen behind the end
-    shield.end(shield.space.end)  # nothing new
+    assert shield.allowed(0, 0).tolist() == [0]  # nothing can happen after the end
+    shield.end(shield.space.end)  # known already
     plain = OnlineShield("corridor", needed=3)
     last = asure.example("corridor").num_states - 1
     plain.end(last)
@@ -475,7 +477,7 @@ def test_other_processes_are_refused(tmp_path):
         shield.watch("circle", "left", "circle", 0)
 
 
-def test_unknown_is_called_unknown():
+def test_the_error_names_unknown_choices_as_the_reason():
     shield = OnlineShield("paper")
     shield.watch("circle", "left", "circle", 0)
     shield.watch("circle", "right", "square", 0)
@@ -484,7 +486,7 @@ def test_unknown_is_called_unknown():
     shield = OnlineShield("paper")
     shield.watch("circle", "right", "square", 0)
     shield.watch("circle", "left", "square", 0)
-    with pytest.raises(NoSafeAction, match="its actions may lead to what is unknown"):
+    with pytest.raises(NoSafeAction, match="its actions may lead to unknown choices"):
         shield.allowed("circle", 9)
     shield.watch("square", 0, "square", 1)
     with pytest.raises(NoSafeAction, match="no finite budget suffices there"):

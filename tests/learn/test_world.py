@@ -1,4 +1,4 @@
-"""One world: a shield that was learned from an environment, or from a log of it, fits that environment as it is."""
+"""A shield that was learned from an environment, or from a log of it, fits that environment without changes."""
 
 from functools import cache
 
@@ -21,7 +21,7 @@ TOYS = {
 
 
 class Buggy(gymnasium.Env):
-    """A buggy on five fields; the last one is home, the middle one hurts now and then.  It shows a dictionary."""
+    """A buggy on five fields; the last one is home, the middle one sometimes does damage.  It shows a dictionary."""
 
     observation_space = gymnasium.spaces.Dict(
         {"field": gymnasium.spaces.Box(0, 4, (1,)), "light": gymnasium.spaces.Discrete(2)}
@@ -67,7 +67,7 @@ def make(name):
 
 
 def play(env, episodes, budget):
-    """Random play within the masks; returns how many steps were taken."""
+    """Random play within the masks; returns the number of steps."""
     rng, steps = np.random.default_rng(1), 0
     for episode in range(episodes):
         _, info = env.reset(seed=episode)
@@ -81,7 +81,7 @@ def play(env, episodes, budget):
 
 
 def play_many(make, shield, budget):
-    """The same in a vector of two, the first allowed action in each."""
+    """Play in a vector of two environments, always the first allowed action."""
     envs = ShieldedVectorEnv(gymnasium.vector.SyncVectorEnv([make] * 2), shield, budget)
     envs.reset(seed=0)
     for _ in range(40):
@@ -91,7 +91,7 @@ def play_many(make, shield, budget):
 
 @cache
 def learned_from(name):
-    """What is learned by sampling a toy environment, or the buggy."""
+    """The budget learned by sampling a toy environment or the buggy."""
     if name == "buggy":
         return asure.learn_minimal_budget(buggy_sampler(), mu=0.2, delta=0.05, budget=1, seed=1)
     return asure.learn_minimal_budget(make(name), mu=TOYS[name][1], delta=0.05, budget=1, seed=1)
@@ -99,7 +99,7 @@ def learned_from(name):
 
 @cache
 def logged_from(name):
-    """What is learned from a log of random play."""
+    """The budget learned from a log of random play."""
     if name == "buggy":
         return asure.learn_from_logs(log_of(make("buggy"), 3_000), mu=0.2, delta=0.05, encode=encode, actions=2)
     env = DamageTracker(make(name), known_damage(make(name)))
@@ -149,7 +149,7 @@ def test_a_toy_environment_and_its_learned_shield(name):
     play_many(lambda: make(name), learned.shield, 1)
 
 
-def test_an_id_is_enough_and_the_answer_is_that_of_the_table():
+def test_an_id_is_enough_and_the_result_is_that_of_the_table():
     learned = asure.learn_minimal_budget("FrozenLake-v1", mu=0.3, delta=0.01, seed=1)
     lake = gymnasium.make("FrozenLake-v1")
     truth = asure.minimal_budget(asure.from_gymnasium(lake, known_damage(lake)))
@@ -157,7 +157,7 @@ def test_an_id_is_enough_and_the_answer_is_that_of_the_table():
     assert learned.minimal.of_state[alive].tolist() == truth.of_state[alive].tolist()
 
 
-def test_a_tracker_inside_says_the_damage():
+def test_a_tracker_inside_reports_the_damage():
     env = DamageTracker(gymnasium.make("CliffWalking-v1"), lambda s, a, s2, r, terminated: 2 * (r == -100))
     learned = asure.learn_minimal_budget(env, mu=0.5, delta=0.05, seed=1)
     assert learned.counts.damage.max() == 2
@@ -188,7 +188,7 @@ TAKERS = {
 
 
 @pytest.mark.parametrize("taker", TAKERS)
-def test_environments_have_one_spelling(taker):
+def test_environments_are_named_the_same_way_everywhere(taker):
     def told(name):
         try:
             return TAKERS[taker](name)
@@ -202,7 +202,7 @@ def test_environments_have_one_spelling(taker):
         TAKERS[taker]("gym:Boat-v0")
 
 
-def test_what_cannot_be_sampled_is_told_what_works():
+def test_the_error_for_environments_that_cannot_be_sampled_says_what_works():
     with pytest.raises(ModelError, match=r"abstract\('CartPole-v1'\).*EnvSampler\(env, set_state, damage\)"):
         asure.learn_minimal_budget("CartPole-v1", mu=0.1, delta=0.1)
     with pytest.raises(ModelError, match="unknown environment 'NoSuch-v1'"):
@@ -223,7 +223,7 @@ def test_a_log_and_its_environment():
 
 
 class SaysAtSteps(gymnasium.Wrapper):
-    """Its steps say what the holes cost, and its resets nothing."""
+    """Its steps report the damage of holes, and its resets report nothing."""
 
     def step(self, action):
         seen, reward, terminated, truncated, info = self.env.step(action)
@@ -234,9 +234,9 @@ class SaysAtSteps(gymnasium.Wrapper):
 @pytest.mark.filterwarnings("ignore:`eval_env` is set to None:UserWarning")
 @pytest.mark.filterwarnings("ignore:env_spec is:UserWarning")
 @pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")
-def test_minari_through_our_own_tracker(tmp_path, monkeypatch, says):
+def test_minari_with_a_damage_tracker(tmp_path, monkeypatch, says):
     minari = pytest.importorskip("minari")
-    pytest.importorskip("jax")  # what DataCollector needs
+    pytest.importorskip("jax")  # DataCollector needs it
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
     lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
     env = DamageTracker(SaysAtSteps(lake)) if says else DamageTracker(lake, known_damage(lake))
@@ -269,7 +269,7 @@ def test_a_learned_shield_in_tabular_learners():
     training = ShieldedQ(shield=learned.shield, max_steps=100).train(table, 1, steps=5_000, seed=0)
     assert training.damages.max() <= 1
     result = asure.compare(lake, 1, [ShieldedQ(shield=learned.shield), "unconstrained"], steps=2_000, seeds=1)
-    assert result.sampled_episodes is None  # there is a table: it is judged exactly
+    assert result.sampled_episodes is None  # evaluated exactly, as there is a table
     assert result.rows[0]["deployed_overspend"] == 0
 
 
@@ -280,5 +280,5 @@ def test_masked_ppo_trains_in_it(name, num_envs):
 
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "buggy"])
-def test_masked_ppo_trains_in_what_a_log_taught(name, num_envs):
+def test_masked_ppo_trains_in_a_shield_from_a_log(name, num_envs):
     train(lambda: make(name), logged_from(name).shield, num_envs)

@@ -1,8 +1,8 @@
-"""How many samples it takes to have seen everything, and what the samples at hand are worth.
+"""How many samples suffice to see all outcomes, and how confident given samples make us.
 
 Only the support matters for k*: which outcomes (s', d) a choice can have, not how probable they are.  So a learner
-has to *see* each of them once.  Write |S||A| for the number of choices, D for the number of different damages (2 in
-the paper) and suppose that no outcome is rarer than μ.  A given outcome is missed by n samples of its choice with
+has to *see* each of them once.  Let |S||A| be the number of choices and D the number of different damages (2 in the
+paper), and suppose that no outcome is rarer than μ.  A given outcome is missed by n samples of its choice with
 probability at most (1 − μ)ⁿ, and by the union bound all of them are seen with probability at least 1 − δ if
 
 ==================  =========================================================================
@@ -10,16 +10,15 @@ probability at most (1 − μ)ⁿ, and by the union bound all of them are seen w
 ``"sharp"``         n ≥ ln(|S| |A| m / δ) / −ln(1 − μ) with m = min(D |S|, ⌊1/μ⌋)
 ==================  =========================================================================
 
-The second one counts outcomes better: their probabilities add up to 1 and none is below μ, so there are at most
-⌊1/μ⌋.  It also does without the estimate −ln(1 − μ) ≥ μ.  With different numbers of samples n(s, a), the same
-argument gives δ ≤ Σ over choices of m (1 − μ)^{n(s, a)}: see :func:`confidence`.
+The second has a smaller number of outcomes: their probabilities sum to 1 and none is below μ, so a choice has at most
+⌊1/μ⌋.  It also avoids the estimate −ln(1 − μ) ≥ μ.  With different numbers of samples n(s, a), the same argument gives
+δ ≤ Σ over choices of m (1 − μ)^{n(s, a)}: see :func:`confidence`.
 
-The choice of where to sample next may depend on what was seen: imagine that the samples of each choice had been
-drawn beforehand.  The bound is about the first n of each of these lists, and in which order they are read does not
-change them.
+Which choice is sampled next may depend on earlier samples: think of the samples of each choice as a list that was
+drawn beforehand.  The bound is about the first n entries of each list, whatever the order in which they are read.
 
 Everything is rounded to the safe side: sample numbers up, probabilities of failure up, ⌊1/μ⌋ up where 1/μ is an
-integer but for rounding (1/0.1 has 10 outcomes, although the double nearest to 0.1 is a little larger than it).
+integer except for rounding (μ = 0.1 permits 10 outcomes, although the double nearest to 0.1 is a little larger).
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from almostsure.model.build.validate import SUM_TOLERANCE
 BOUNDS = ("sharp", "paper")
 Bound = Literal["sharp", "paper"]
 
-DIGITS = 40  # decimal digits beyond those that 1 − μ needs
-TIE = Decimal("1e-30")  # closer to an integer than this is the integer
-MOST_NINES = 15  # digits of a probability that anybody reads
-SMALLEST = float(np.finfo(np.float64).tiny)  # below, floating-point numbers lose digits, and at last everything
-MOST = 10**300  # outcomes that a float can count; where there may be more, the samples promise nothing anyway
-UPWARD = 1 + 1e-12  # more than double-precision logarithms and exponentials can be wrong by
+DIGITS = 40  # decimal digits of the computation, beyond those that 1 − μ needs
+TIE = Decimal("1e-30")  # a quotient this close to an integer, relatively, counts as the integer
+MOST_NINES = 15  # the most decimal places of a probability that are printed
+SMALLEST = float(np.finfo(np.float64).tiny)  # smaller floating-point numbers lose digits, or underflow
+MOST = 10**300  # a number of outcomes that fits into a float; if there may be more, delta is 1 anyway
+UPWARD = 1 + 1e-12  # exceeds the relative error of logarithms and exponentials in double precision
 
 
 @names_right_word
@@ -58,7 +57,7 @@ def samples_needed(
     bound: Bound = "sharp",
     num_damages: int = 2,
 ) -> int:
-    """How many samples of every choice suffice to see all outcomes with probability 1 − δ.
+    """The number of samples of every choice that suffices to see all outcomes with probability 1 − δ.
 
     Parameters
     ----------
@@ -67,11 +66,11 @@ def samples_needed(
     mu
         No outcome is rarer than this, in (0, 1).
     delta
-        The probability of failure that is acceptable, in (0, 1).
+        The acceptable probability of failure, in (0, 1).
     bound
         ``"sharp"``, or ``"paper"`` for that of Lemma 4.
     num_damages
-        How many different damages an outcome may have: 2 if it hurts by 1 or not at all.
+        The number of different damages that an outcome may have: 2 if damage is 0 or 1.
 
     Examples
     --------
@@ -92,14 +91,14 @@ def delta_bought(
     bound: Bound = "sharp",
     num_damages: int = 2,
 ) -> float:
-    """The probability of failure that ``samples`` of every choice leave: the inverse of :func:`samples_needed`.
+    """The probability of failure after ``samples`` samples of every choice: the inverse of :func:`samples_needed`.
 
-    1.0 means that they promise nothing.
+    1.0 means that there is no guarantee.
 
     Parameters
     ----------
     samples
-        Of every choice.
+        The number of samples of every choice.
     num_states, num_actions, mu, bound, num_damages
         As for :func:`samples_needed`.
 
@@ -122,15 +121,15 @@ def mu_bought(
     bound: Bound = "sharp",
     num_damages: int = 2,
 ) -> float:
-    """How rare an outcome may be and still have been seen: the other inverse of :func:`samples_needed`.
+    """The least μ for which ``samples`` samples of every choice suffice: the other inverse of :func:`samples_needed`.
 
-    With ``samples`` of every choice, all outcomes that have at least this probability were seen, with probability
-    1 − δ.  1.0 means that the samples promise nothing about anything random.
+    If every outcome has at least this probability, all of them were seen with probability 1 − δ.  1.0 means that there
+    is no guarantee for random transitions.
 
     Parameters
     ----------
     samples
-        Of every choice.
+        The number of samples of every choice.
     num_states, num_actions, delta, bound, num_damages
         As for :func:`samples_needed`.
 
@@ -141,7 +140,7 @@ def mu_bought(
     """
     union = _UnionBound.checked(num_states, num_actions, num_damages, bound)
     number, delta = count("samples", samples), unit("delta", delta)
-    low, high = 0.0, 1.0  # failure is likelier than δ at low, and not at high
+    low, high = 0.0, 1.0  # the probability of failure exceeds δ at low, but not at high
     while (middle := (low + high) / 2) not in (low, high):
         if union.failure(number, middle) <= delta:
             high = middle
@@ -150,13 +149,13 @@ def mu_bought(
     return min(high * UPWARD, 1.0)
 
 
-# ---------------------------------------------------------------------- counts at hand
+# ---------------------------------------------------------------------- given counts
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
-    """What samples say about a learned budget; ``print`` it for the sentence.
+    """The confidence in what was learned from samples; ``print`` it for the sentence.
 
     Examples
     --------
@@ -165,25 +164,22 @@ class Confidence:
     """
 
     mu: float  # if no outcome is rarer than this, …
-    delta: float  # … the budget is wrong with at most this probability
+    delta: float  # … the subject is wrong with at most this probability
     subject: str = "this budget equals k*"
     caveat: str = ""
 
     @property
     def probability(self) -> float:
-        """The probability with which the budget is right, at least: 1 − δ."""
+        """A lower bound on the probability that the subject is right: 1 − δ."""
         return 1 - self.delta
 
     @property
     def statement(self) -> str:
-        """The sentence that a reviewer may be given."""
-        rare = f"If no outcome is rarer than {percent(self.mu)}"
+        """The confidence as a sentence, for reports."""
+        claim = f"{self.subject} with probability at least {at_least(self.delta)}"
         if self.delta >= 1:
-            return f"{rare}, these samples still promise nothing; there are too few of them.{self._tail()}"
-        return f"{rare}, {self.subject} with probability at least {at_least(self.delta)}.{self._tail()}"
-
-    def _tail(self) -> str:
-        return f" {self.caveat}" if self.caveat else ""
+            claim = "these samples still promise nothing; there are too few of them"
+        return f"If no outcome is rarer than {percent(self.mu)}, {claim}. {self.caveat}".rstrip()
 
     def __str__(self) -> str:
         return self.statement
@@ -191,18 +187,18 @@ class Confidence:
 
 @names_right_word
 def confidence(counts: npt.ArrayLike, mu: float, *, num_states: int | None = None, num_damages: int = 2) -> Confidence:
-    """What samples at hand say: the probability that every outcome has been seen.
+    """The probability that every outcome has been seen, for given numbers of samples.
 
     Parameters
     ----------
     counts
-        How often each choice was sampled, in any shape, *every* choice once: also those that were never sampled.
+        The number of samples of *every* choice, in an array of any shape: 0 for those that were never sampled.
     mu
         No outcome is rarer than this, in (0, 1).
     num_states
-        Of the model; it helps only if it has fewer than 1/(2μ).
+        The number of states; it matters only if it is below 1/(2μ).
     num_damages
-        How many different damages an outcome may have.
+        The number of different damages that an outcome may have.
 
     Examples
     --------
@@ -221,16 +217,16 @@ def confidence(counts: npt.ArrayLike, mu: float, *, num_states: int | None = Non
 
 
 def most_outcomes(mu: float) -> int:
-    """⌊1/μ⌋: how many outcomes a choice can have if none is rarer than μ, within the tolerance of a model's sums."""
+    """⌊1/μ⌋: the most outcomes of a choice if none is rarer than μ, within the tolerance of a model's sums."""
     return math.floor((1 + Fraction(SUM_TOLERANCE)) / Fraction(mu))
 
 
-# ---------------------------------------------------------------------- pieces
+# ---------------------------------------------------------------------- the union bound
 
 
 @dataclass(frozen=True, slots=True)
 class _UnionBound:
-    """Either bound, for a model of some size."""
+    """Either bound, for a model of a given size."""
 
     choices: int
     pairs: int  # (next state, damage)
@@ -244,16 +240,16 @@ class _UnionBound:
         return cls(states * count("num_actions", num_actions), pairs, bound == "paper")
 
     def outcomes(self, mu: float) -> int:
-        """How many outcomes there may be, of all choices."""
+        """The most outcomes that all choices together may have."""
         return self.choices * (self.pairs if self.paper else min(self.pairs, most_outcomes(mu)))
 
     def failure(self, samples: int, mu: float) -> float:
-        """The probability that one of them is missed, rounded up."""
+        """The bound on the probability that any outcome is missed, rounded up."""
         power = math.log(self.outcomes(mu)) - samples * (mu if self.paper else -math.log1p(-mu))
         return min(max(math.exp(power), SMALLEST) * UPWARD, 1.0) if power < 0 else 1.0
 
     def samples(self, mu: float, delta: float) -> int:
-        """⌈ln(outcomes / δ) / rate⌉, computed with so many digits that the rounding is right."""
+        """⌈ln(outcomes / δ) / rate⌉, computed with enough digits for the right rounding."""
         number = self.outcomes(mu)
         with localcontext() as context:
             context.prec = DIGITS + math.ceil(-math.log10(mu)) + len(str(number))
@@ -273,11 +269,11 @@ def unit(name: str, value: object) -> float:
     return number
 
 
-# ---------------------------------------------------------------------- for people
+# ---------------------------------------------------------------------- text
 
 
 def percent(mu: float) -> str:
-    """A probability as a percentage, rounded up: the assumption must not read weaker than it is."""
+    """μ as a percentage, rounded up: the stated assumption must not be weaker than the one that was made."""
     value = Decimal(repr(float(mu))) * 100
     if len(value.as_tuple().digits) > 4:
         with localcontext() as context:
@@ -290,7 +286,7 @@ def at_least(delta: float) -> str:
     """1 − δ, rounded down to one digit more than δ needs."""
     small = Decimal(repr(float(delta)))
     with localcontext() as context:
-        context.rounding = ROUND_FLOOR  # also where 1 − δ has more digits than are kept
+        context.rounding = ROUND_FLOOR  # also for the subtraction, if 1 − δ has more digits than the context
         rest = 1 - small
         digits = min(max(2, 1 - small.adjusted(), 1 - rest.adjusted()), MOST_NINES)
         value = rest.quantize(Decimal(1).scaleb(-digits))

@@ -1,13 +1,12 @@
-"""``Frozen``: something that is copied again and again, while its random generators go on.
+"""``Frozen``: a snapshot that can be copied many times, where all copies share the random generators.
 
-A copy of a random generator repeats the draws of the original, and would make chance look certain.  So generators
-(those of NumPy and of the module ``random``) are never copied: every copy holds the original ones, however deep they
-are inside, and each draw is made once.  Draws of different copies are then independent, as those of one generator are.
+A copy of a random generator would repeat the draws of the original, so random transitions would look deterministic.
+Therefore generators (those of NumPy and of the module ``random``) are never copied, at any depth: every copy holds the
+original ones.  No draw is repeated, so the draws of different copies are independent.
 
-What is frozen is pickled once and unpickled for every copy, which is faster than
-``copy.deepcopy``.  What ``deepcopy`` does not copy either (functions, classes, modules) stays outside, as do
-Gymnasium's spaces, which describe and do not change.  Where something has a ``__deepcopy__`` of its own or cannot be
-pickled, all of it is copied by ``deepcopy``.
+A snapshot is pickled once and unpickled for every copy, which is faster than ``copy.deepcopy``.  Functions, classes and
+modules, which ``deepcopy`` does not copy either, are shared, and so are Gymnasium's spaces, which are constant.  If an
+object inside has its own ``__deepcopy__`` or cannot be pickled, the whole is copied by ``deepcopy``.
 """
 
 from __future__ import annotations
@@ -26,19 +25,21 @@ from typing import Any, final
 import gymnasium
 import numpy as np
 
-CHANCE = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
+GENERATORS = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
 CONSTANT = (type, FunctionType, BuiltinFunctionType, CodeType, ModuleType, property, weakref.ref)
-SHARED = (*CHANCE, *CONSTANT, gymnasium.Space)
+SHARED = (*GENERATORS, *CONSTANT, gymnasium.Space)
 CONTAINERS = (dict, list, tuple)
 SCALARS = {*np.sctypeDict.values()} - {np.object_, np.void}
 PLAIN = {int, float, complex, bool, str, bytes, type(None), np.ndarray, *CONTAINERS, *SCALARS}
-LONG = 100  # entries of a table that is remembered
+LONG = 100  # containers with so many entries are remembered between searches
 ARRAYS = (np.ndarray, np.generic)  # their __deepcopy__ does what pickling does
 
 
 @final
 class Frozen:
-    """Something as it was; calling it makes a copy.  What cannot be copied raises TypeError, or what its parts raise.
+    """A snapshot of an object; calling it returns a copy.
+
+    If the object cannot be copied, the constructor raises TypeError, or what its parts raise.
 
     Examples
     --------
@@ -60,17 +61,17 @@ class Frozen:
             pickler = _Pickler(file)
             pickler.dump(thing)
             self._pickled, self._shared = file.getvalue(), pickler.shared
-            self()  # some things can be pickled and not unpickled
+            self()  # some objects can be pickled but not unpickled
         except Exception:
             self._pickled = b""
-            self._shared = list(Chance().generators(thing))
-            self._original = self._deep(thing)
+            self._shared = list(Generators().find(thing))
+            self._original = self._deepcopy(thing)
 
     def __call__(self) -> Any:
         """A copy."""
-        return _Unpickler(self._pickled, self._shared).load() if self._pickled else self._deep(self._original)
+        return _Unpickler(self._pickled, self._shared).load() if self._pickled else self._deepcopy(self._original)
 
-    def _deep(self, thing: Any) -> Any:
+    def _deepcopy(self, thing: Any) -> Any:
         return copy.deepcopy(thing, {id(one): one for one in self._shared})
 
 
@@ -85,13 +86,13 @@ class _Pickler(pickle.Pickler):
             self.shared.append(thing)
             return len(self.shared) - 1
         if hasattr(type(thing), "__deepcopy__") and not isinstance(thing, ARRAYS):
-            raise pickle.PicklingError("it says itself how it is copied")
+            raise pickle.PicklingError("it has its own __deepcopy__")
         return None
 
 
 @final
 class _Unpickler(pickle.Unpickler):
-    """Only what this process has pickled itself is read."""
+    """It only reads bytes that this process has pickled."""
 
     def __init__(self, pickled: bytes, shared: list[Any]) -> None:
         super().__init__(io.BytesIO(pickled))
@@ -102,27 +103,27 @@ class _Unpickler(pickle.Unpickler):
 
 
 @final
-class Chance:
-    """The random generators that something holds, however deep; they are looked for again before every play.
+class Generators:
+    """Finds the random generators inside an object, at any depth.
 
-    Long tables of plain values are not: while they hold the very same objects as before, they hold no generators.
+    Long containers of plain values are remembered, and skipped in the next search if they hold the same objects.
     """
 
     def __init__(self) -> None:
         self._tables: dict[int, _Table] = {}
 
-    def generators(self, thing: Any) -> Iterator[Any]:
-        """Every one, in the same order for the same thing."""
+    def find(self, thing: Any) -> Iterator[Any]:
+        """Every generator, in the same order for the same object."""
         waiting, met = [thing], {id(thing): thing}
         known, self._tables = self._tables, {}
         while waiting:
             here = waiting.pop()
-            if isinstance(here, CHANCE):
+            if isinstance(here, GENERATORS):
                 yield here
                 continue
             if type(here) in CONTAINERS and len(here) >= LONG:
                 table = known.get(id(here))
-                table = table if table is not None and table.is_as_it_was() else _Table(here)
+                table = table if table is not None and table.is_unchanged() else _Table(here)
                 if table.is_plain:
                     self._tables[id(here)] = table
                     continue
@@ -133,8 +134,8 @@ class Chance:
             waiting += fresh.values()
 
     def reseed(self, thing: Any, *seed: int) -> None:
-        """Give every one another seed."""
-        for number, one in enumerate(self.generators(thing)):
+        """Reseed every generator inside an object."""
+        for number, one in enumerate(self.find(thing)):
             seeds = np.random.SeedSequence([*seed, number])
             bits = getattr(one, "bit_generator", one)
             if isinstance(bits, np.random.BitGenerator):
@@ -145,34 +146,35 @@ class Chance:
 
 @final
 class _Table:
-    """A container, and whether it holds plain values only, through containers of the same kinds."""
+    """A container, and whether it holds only plain values, also in nested containers."""
 
-    __slots__ = ("_changing", "_held", "_root", "is_plain")
+    __slots__ = ("_held", "_mutable", "_root", "is_plain")
 
     def __init__(self, root: Any) -> None:
-        self._root = root  # kept alive, so that nothing else gets its address
-        self._changing, level, met = list[Any](), [root], {id(root)}
+        self._root = root  # kept alive, so that no other object gets its address
+        self._mutable, level, met = list[Any](), [root], {id(root)}
         self.is_plain = True
         while level and self.is_plain:
-            self._changing += [one for one in level if type(one) is not tuple]
+            self._mutable += [one for one in level if type(one) is not tuple]
             parts = gc.get_referents(*level)
             kinds = set(map(type, parts))
             arrays = (part for part in parts if type(part) is np.ndarray) if np.ndarray in kinds else ()
             self.is_plain = kinds <= PLAIN and not any(array.dtype.hasobject for array in arrays)
             level = [part for part in parts if type(part) in CONTAINERS and id(part) not in met]
             met.update(map(id, level))
-        self._held = gc.get_referents(*self._changing)
+        self._held = gc.get_referents(*self._mutable)
 
-    def is_as_it_was(self) -> bool:
-        """Whether everything inside that can change holds the very same objects."""
-        now = gc.get_referents(*self._changing)
+    def is_unchanged(self) -> bool:
+        """Whether all mutable containers inside hold the same objects as before."""
+        now = gc.get_referents(*self._mutable)
         return len(now) == len(self._held) and all(map(is_, now, self._held))
 
 
 def _may_hold(thing: Any) -> bool:
-    """Whether it may be or hold a generator: no constants, and nothing that the garbage collector need not look into.
+    """Whether an object may be or hold a generator.
 
-    It knows nothing of arrays.  Compiled functions hold the names of their module, which is no part of them.
+    Constants do not, nor do most objects that the garbage collector does not track.  Module namespaces are excluded:
+    compiled functions refer to them.
     """
     if not gc.is_tracked(thing) and not isinstance(thing, (np.ndarray, tuple, dict)):
         return False

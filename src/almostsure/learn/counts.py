@@ -1,13 +1,13 @@
-"""``Counts``: how often which outcome of which choice was seen, whoever saw it.
+"""``Counts``: how often each outcome of each choice was seen.
 
-Algorithm 2, adaptive sampling, logs, online shields and checkpoints all count into this one structure.  For k* only
-*which* outcomes (next state, damage) occurred matters.  What was seen is possible, so the k* of the counted model is
-never above that of the real one (its maxima run over fewer outcomes), and equal to it once every outcome of every
-choice was seen.  How many samples that takes is in :mod:`almostsure.learn.bounds`.
+Algorithm 2, adaptive sampling, logs, online shields and checkpoints all use this class.  For k* only *which* outcomes
+(next state, damage) occur matters.  Outcomes that were seen are possible, so the k* of the empirical model is never
+above that of the true one (its maxima run over fewer outcomes), and equal to it once every outcome of every choice was
+seen.  :mod:`almostsure.learn.bounds` says how many samples that takes.
 
-The table is sparse: it grows with what is seen, not with how often.  A *block* is what one chunk of samples contained;
-whoever adds the same blocks in the same order gets the same counts to the bit, however the run was cut into pieces:
-counts are integers, and the rewards of an outcome are always summed block by block from the left.
+The table is sparse: it grows with the number of different outcomes, not of samples.  A *block* holds the outcomes of
+one chunk of samples.  Adding the same blocks in the same order gives the same counts bit for bit, also if a run was
+interrupted in between: counts are integers, and the rewards of an outcome are always summed block by block.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ UNKNOWN = ("refuse", "allow")
 Unknown = Literal["refuse", "allow"]
 
 DAMAGES = MAX_DAMAGE + 1
-MANY = 1 << 20  # entries that wait before they are merged, at least
-ARRAYS = {"key": "i8", "times": "i8", "reward": "f8", "samples": "i8", "latest": "i8"}  # how counts are saved
+MANY = 1 << 20  # blocks are merged when they have more entries than this, and than the merged table
+ARRAYS = {"key": "i8", "times": "i8", "reward": "f8", "samples": "i8", "latest": "i8"}  # the arrays of a file
 
 
 class Outcomes(NamedTuple):
@@ -43,13 +43,13 @@ class Outcomes(NamedTuple):
 
     key: npt.NDArray[np.int64]  # each as one number: see ``outcome_key``
     times: npt.NDArray[np.int64]  # how often each was seen
-    reward: Floats  # its rewards, summed
-    # Which sample of its choice showed it first; if restored, which one showed the newest outcome of the choice.
+    reward: Floats  # the sum of its rewards
+    # The number of the sample of its choice that showed it first; if restored, that of the choice's newest outcome.
     first: npt.NDArray[np.int64]
 
 
 class Block(NamedTuple):
-    """What some samples showed; there ``first`` counts from 0 within the block."""
+    """The outcomes of some samples; their ``first`` counts from 0 within the block."""
 
     outcomes: Outcomes
     sampled: Ints  # the choices that were sampled, ascending …
@@ -57,19 +57,19 @@ class Block(NamedTuple):
 
 
 def _within(name: str, value: int, end: int, least: int = 0) -> int:
-    """A whole number from ``least`` up to, but not including, ``end``; made quick, for steps."""
+    """A whole number from ``least`` up to, but not including, ``end``; fast for an int, as it is called per step."""
     if type(value) is int and least <= value < end:
         return value
     return count(name, value, least=least, most=end - 1)
 
 
 def outcome_key(space: Space, choice: Any, next_state: Any, damage: Any) -> Any:
-    """An outcome as one number; of arrays, ``choice`` must have 64 bits."""
+    """An outcome as one number; if the arguments are arrays, ``choice`` must have 64 bits."""
     return (choice * space.num_states + next_state) * DAMAGES + damage
 
 
 def merged(key: npt.NDArray[Any], times: npt.NDArray[Any], reward: Floats, first: npt.NDArray[Any]) -> Outcomes:
-    """These outcomes, with equal ones put together; rewards are added up in their order."""
+    """Sort outcomes and merge equal ones; their rewards are summed in the given order."""
     order = np.argsort(key, kind="stable")
     key = key[order]
     starts = np.flatnonzero(np.diff(key, prepend=-1))
@@ -81,7 +81,7 @@ def merged(key: npt.NDArray[Any], times: npt.NDArray[Any], reward: Floats, first
 
 @final
 class Counts:
-    """How often which outcome (choice, next state, damage) was seen, and with which reward.  ``print`` it.
+    """How often each outcome (choice, next state, damage) was seen, and its mean reward.  ``print`` it.
 
     The arrays of outcomes are ordered by (choice, next state, damage).
 
@@ -92,9 +92,9 @@ class Counts:
     max_damage
         The largest damage that one step can do.
     seed
-        With which the samples were drawn; None if nobody drew them.
+        The seed with which the samples were drawn, if any.
     caveat
-        What every statement about these counts must add.
+        A sentence that every statement about these counts must add.
     ended
         States in which episodes are over, besides the end of the space: nothing happens there.
 
@@ -102,7 +102,7 @@ class Counts:
     --------
     >>> import almostsure as asure
     >>> counts = Counts(asure.example("paper"))
-    >>> counts.see(0, 0, 1, reward=1.0, times=3)  # whether that is new
+    >>> counts.see(0, 0, 1, reward=1.0, times=3)  # True: it is new
     True
     >>> counts
     <Counts: 3 samples of 1 of 3 choices showed 1 outcome>
@@ -127,15 +127,16 @@ class Counts:
         self.ended = frozenset(ended) if space.end is None else frozenset([*ended, space.end])
         self.samples: npt.NDArray[np.int64] = np.zeros(space.num_choices, np.int64)  # of each choice
         self._outcomes = Outcomes(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
-        self._waiting: list[Outcomes] = []
-        self._size = 0  # of what waits
-        self._single: dict[int, tuple[int, float, int]] | None = None  # by key, while steps come singly
+        self._waiting: list[Outcomes] = []  # to be merged
+        self._size = 0  # entries in them
+        # The outcomes by key, in place of ``_outcomes``, while they are counted one by one.
+        self._by_key: dict[int, tuple[int, float, int]] | None = None
 
     # ------------------------------------------------------------------ counting
 
     def add(self, block: Block) -> None:
-        """Take in a block."""
-        self._end_single()
+        """Count the samples of a block."""
+        self._use_arrays()
         outcomes = block.outcomes
         seen_at = self.samples[self._choice_of(outcomes.key)] + outcomes.first + 1
         self._waiting.append(outcomes._replace(first=seen_at))
@@ -145,7 +146,7 @@ class Counts:
             self.merge()
 
     def __add__(self, other: Counts) -> Counts:
-        """What both have seen, of the same states and actions: as if ``other`` had gone on where this one stopped.
+        """The sum of two counts for the same states and actions: as if ``other`` had continued this one.
 
         Examples
         --------
@@ -155,15 +156,15 @@ class Counts:
         """
         if not isinstance(other, Counts):
             return NotImplemented
-        if self._counted_of() != other._counted_of():
+        if self._domain() != other._domain():
             first = self.space.otherwise_named(other.space)
             raise ModelMismatch(
-                "counts that are added must be of the same states, actions, names, starts and ends; got others"
-                f"{first and f': {first}'}. Count with the same sampler, or of the same space, everywhere."
+                "counts that are added must have the same states, actions, names, starts and ends; these differ"
+                f"{first and f': {first}'}. Use the same sampler, or the same space, for all counts."
             )
         if self is other or (self.seed is not None and self.seed == other.seed):
             raise ArgumentError(
-                f"counts that are added must be of different samples; both have seed {self.seed}. Draw the others "
+                f"counts that are added must be of different samples; both have seed {self.seed}. Draw one of them "
                 "with another seed."
             )
         caveat = self.caveat if other.caveat in self.caveat else f"{self.caveat} {other.caveat}".lstrip()
@@ -175,49 +176,50 @@ class Counts:
             result.add(Block(outcomes._replace(first=outcomes.first - 1), sampled, part.samples[sampled]))
         return result
 
-    def _counted_of(self) -> tuple[object, ...]:
-        """What numbers of states and actions mean here."""
+    def _domain(self) -> tuple[object, ...]:
+        """What must agree between counts that are added."""
         return self.space, self.space.state_names, self.space.action_names, self.ended
 
     def see(self, choice: int, next_state: int, damage: int, reward: float = 0.0, *, times: int = 1) -> bool:
-        """Take in one outcome, seen ``times`` times in a row; returns whether it is new."""
+        """Count an outcome ``times`` times; returns whether it is new."""
         choice = _within("choice", choice, self.samples.size)
         next_state = _within("next_state", next_state, self.space.num_states)
         damage, times = _within("damage", damage, DAMAGES), _within("times", times, 2**62, least=1)
         if damage > self.max_damage:
-            self.max_damage = damage  # what was seen is possible
-        single, key = self._singly(), outcome_key(self.space, choice, next_state, damage)
-        before, total, first = single.get(key, (0, 0.0, int(self.samples[choice]) + 1))
-        single[key] = before + times, total + times * reward, first
+            self.max_damage = damage  # the given one was too small
+        outcomes, key = self._use_dictionary(), outcome_key(self.space, choice, next_state, damage)
+        before, total, first = outcomes.get(key, (0, 0.0, int(self.samples[choice]) + 1))
+        outcomes[key] = before + times, total + times * reward, first
         self.samples[choice] += times
         return not before
 
     def has_seen(self, choice: int, next_state: int, damage: int) -> bool:
         """Whether an outcome was seen."""
-        return outcome_key(self.space, choice, next_state, damage) in self._singly()
+        return outcome_key(self.space, choice, next_state, damage) in self._use_dictionary()
 
-    def _singly(self) -> dict[int, tuple[int, float, int]]:
-        if self._single is None:
+    def _use_dictionary(self) -> dict[int, tuple[int, float, int]]:
+        """The outcomes by key; they stay in this form until arrays are needed."""
+        if self._by_key is None:
             key, *values = (column.tolist() for column in self._merged())
-            self._single = dict(zip(key, zip(*values, strict=True), strict=True))
-        return self._single
+            self._by_key = dict(zip(key, zip(*values, strict=True), strict=True))
+        return self._by_key
+
+    def _use_arrays(self) -> None:
+        """Convert the outcomes from a dictionary to arrays."""
+        if self._by_key is not None:
+            values = np.array(list(self._by_key.values()), [("times", "i8"), ("reward", "f8"), ("first", "i8")])
+            key = np.array(list(self._by_key), np.int64)
+            outcomes = merged(key, values["times"], values["reward"], values["first"])
+            self._outcomes, self._by_key = outcomes, None
 
     def merge(self) -> None:
-        """Put what waits into order, all of it or nothing: Ctrl-C in between neither loses nor doubles a sample."""
-        self._end_single()
+        """Merge the blocks that were added, all or none: Ctrl-C in between neither loses nor doubles a sample."""
+        self._use_arrays()
         if self._waiting:
             columns = zip(self._outcomes, *self._waiting, strict=True)
             outcomes = merged(*map(np.concatenate, columns))
-            # Nothing is called from here on, and Python looks for signals only around calls and loops.
+            # Python handles signals only at calls and loops, and there are none from here on.
             self._outcomes, self._waiting, self._size = outcomes, [], 0
-
-    def _end_single(self) -> None:
-        """Put what was seen singly into the arrays."""
-        if self._single is not None:
-            values = np.array(list(self._single.values()), [("times", "i8"), ("reward", "f8"), ("first", "i8")])
-            key = np.array(list(self._single), np.int64)
-            outcomes = merged(key, values["times"], values["reward"], values["first"])
-            self._outcomes, self._single = outcomes, None
 
     def _merged(self) -> Outcomes:
         self.merge()
@@ -226,16 +228,16 @@ class Counts:
     def _choice_of(self, key: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return key // (self.space.num_states * DAMAGES)
 
-    # ------------------------------------------------------------------ what was seen
+    # ------------------------------------------------------------------ the outcomes seen
 
     @property
     def total(self) -> int:
-        """How many samples there are."""
+        """The number of samples."""
         return int(self.samples.sum())
 
     @property
     def num_outcomes(self) -> int:
-        """How many different outcomes were seen."""
+        """The number of different outcomes seen."""
         return self._merged().key.size
 
     @property
@@ -265,21 +267,24 @@ class Counts:
 
     @property
     def latest(self) -> npt.NDArray[np.int64]:
-        """Which of its samples showed the newest outcome of each choice, [num_choices]; 0 without any."""
+        """For each choice the number of the sample that showed its newest outcome, [num_choices]; 0 without samples."""
         result = np.zeros(self.samples.size, np.int64)
         np.maximum.at(result, self.choice, self._outcomes.first)
         return result
 
     def outcomes_seen(self) -> npt.NDArray[np.int64]:
-        """How many different outcomes each choice showed, [num_choices]."""
+        """The number of different outcomes that each choice showed, [num_choices]."""
         return np.bincount(self.choice, minlength=self.space.num_choices)
 
     def is_end(self) -> Bools:
-        """Which choices are those of an end, where nothing happens and nothing need be sampled, [num_choices]."""
+        """A mask of the choices in states where episodes are over, which need no samples, [num_choices]."""
         return np.isin(self.space.choice_states(), list(self.ended))
 
     def confidence(self, mu: float) -> Confidence:
-        """The probability that all outcomes were seen, if none is rarer than ``mu``, which counts can refute."""
+        """The probability that all outcomes were seen, if none is rarer than ``mu``.
+
+        Raises ArgumentError if the counts refute that assumption.
+        """
         samples = self.samples[~self.is_end()]
         result = confidence(samples, mu, num_states=self.space.num_states, num_damages=self.max_damage + 1)
         check_mu(self, mu)
@@ -295,21 +300,21 @@ class Counts:
             f"showed {counted(self.num_outcomes, 'outcome')}{'' if self.seed is None else f' (seed {self.seed})'}"
         )
 
-    # ------------------------------------------------------------------ the counted model
+    # ------------------------------------------------------------------ the empirical model
 
     def to_mdp(
         self, unknown: Unknown = "refuse", *, known: Bools | None = None, starts: tuple[Ints, Floats] | None = None
     ) -> MDP:
-        """The model in which every outcome is as probable as it was frequent.
+        """The empirical model: the probability of every outcome is its relative frequency.
 
         Parameters
         ----------
         unknown
-            What becomes of choices that are not known.  ``"refuse"`` makes them lead to the state ``unknown``, which is
-            there only if there are such choices, so that every shield refuses them; ``"allow"`` makes them do nothing
-            at all, so that they cost nothing until more is known.
+            How to model choices that are not known.  With ``"refuse"`` they lead to the state ``unknown``, which is
+            added if there are such choices, so every shield refuses them.  With ``"allow"`` they stay in their state
+            and do no damage.
         known
-            Which choices are known, [num_choices]; by default those that were sampled.
+            A mask of the choices that are known, [num_choices]; by default those that were sampled.
         starts
             Initial states and their probabilities; by default those of the space.
         """
@@ -327,7 +332,7 @@ class Counts:
         return self._model(space, is_known, starts, refuses=refuses)
 
     def _model(self, space: Space, known: Bools, starts: tuple[Ints, Floats], *, refuses: bool) -> MDP:
-        """The known choices as counted; the others do nothing, or lead to the unknown."""
+        """The known choices as counted; the others stay in their state, or lead to the state ``unknown``."""
         owner = space.choice_states().astype(np.int64)
         known = np.append(known, np.zeros(space.num_choices - known.size, np.bool_))
         is_unknown = owner == (-1 if space.unknown is None else space.unknown)
@@ -364,12 +369,12 @@ class Counts:
     # ------------------------------------------------------------------ files
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All that was seen, as arrays by the names of ``ARRAYS``."""
+        """The counts as arrays, by the names in ``ARRAYS``."""
         key, times, reward, _ = self._merged()
         return {"key": key, "times": times, "reward": reward, "samples": self.samples, "latest": self.latest}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what other counts of the same space had seen; ValueError if no counts can be like that."""
+        """Replace the counts by those of :meth:`to_arrays`; ValueError if the arrays are not counts of this space."""
         key, times, reward, samples, latest = (arrays[name] for name in ARRAYS)
         per_choice, outcomes = (self.space.num_choices,), key.shape
         shapes = [times.shape == reward.shape == outcomes, samples.shape == latest.shape == per_choice, key.ndim == 1]
@@ -383,4 +388,4 @@ class Counts:
         if not (np.bincount(key // width, weights=times, minlength=samples.size) == samples).all():
             raise ValueError("its outcomes do not add up to its samples")
         self._outcomes = Outcomes(key.copy(), times.copy(), reward.copy(), latest[key // width])
-        self.samples, self._single, self._waiting, self._size = samples.copy(), None, [], 0
+        self.samples, self._by_key, self._waiting, self._size = samples.copy(), None, [], 0

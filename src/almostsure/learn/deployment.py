@@ -1,12 +1,12 @@
-"""What a policy does when it is deployed: exact where there is a model, sampled with an interval where there is none.
+"""The performance of a deployed policy: exact if there is a model, else estimated with confidence intervals.
 
-Undiscounted, a policy that may stay for ever where every step costs something has a return of minus infinity, however
-unlikely that is.  That is true and says little; learners truncate their episodes.  So where a return is infinite, that
-of an episode of at most ``MAX_STEPS`` steps stands in its place (exact, too: one sparse product per step), and ``ends``
-says with which probability an episode ends.
+Without discount, a policy that may stay for ever where every step has a negative reward has the return −∞, however
+unlikely that is.  This is right but says little, and learners truncate their episodes.  So an infinite return is
+replaced by that of an episode of at most ``MAX_STEPS`` steps (also exact: one sparse product per step), and ``ends`` is
+the probability that an episode ends.
 
-Without a model ``EPISODES`` episodes are played.  The mean return has a Student interval; the probability of
-overspending has the exact one of Clopper and Pearson.
+Without a model ``EPISODES`` episodes are played.  The mean return has Student's interval, and the probability of
+overspending the exact one of Clopper and Pearson.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 MAX_STEPS = 1_000
-EPISODES = 1_000  # that are played where there is no model
-LEVEL = 0.95  # of the intervals
+EPISODES = 1_000  # episodes that are played if there is no model
+LEVEL = 0.95  # the confidence of the intervals
 
 
 class Deployment(NamedTuple):
-    """What a policy does when it is deployed."""
+    """The performance of a deployed policy."""
 
-    reward: float
-    damage: float
-    ends: float
-    overspends: float
+    reward: float  # expected return
+    damage: float  # expected damage
+    ends: float  # the probability that an episode ends
+    overspends: float  # the probability of overspending
     reward_margin: float = 0.0  # half the width of the interval of the mean return; 0 if it is exact
     overspends_upper: float = 0.0  # the upper end of the interval of the probability of overspending
 
 
 def deployment(ground: Playground, policy: Policy, budget: int, *, seed: int = 0) -> Deployment:
-    """Evaluate a policy."""
+    """Evaluate a policy that was learned on a playground."""
     if ground.source is not None:
         return sampled(ground, ground.source, policy, budget, seed=seed)
-    mdp = policy.mdp  # the ground's, or the model inside a risk shield of it
+    mdp = policy.mdp  # the playground's model, or the restricted model of a risk shield of it
     exact = evaluate(mdp, policy, budget=budget)
     reward, damage = exact.expected_return, exact.expected_damage
     if math.isinf(reward) or math.isinf(damage):
@@ -60,7 +60,7 @@ def deployment(ground: Playground, policy: Policy, budget: int, *, seed: int = 0
 
 
 def sampled(ground: Playground, source: CheckedSampler, policy: Policy, budget: int, *, seed: int) -> Deployment:
-    """Play a policy in what can only be sampled."""
+    """Evaluate a policy by playing it, on a playground without a model."""
     from scipy.special import betaincinv
 
     mdp, rng = ground.mdp, np.random.default_rng([seed, 1])
@@ -84,7 +84,7 @@ def sampled(ground: Playground, source: CheckedSampler, policy: Policy, budget: 
 
 
 def mean_and_margin(values: Floats) -> tuple[Floats, Floats]:
-    """Means over the rows, and half widths of their Student confidence intervals; NaN from one row."""
+    """Means over the rows, and the half-widths of their Student confidence intervals; NaN if there is one row."""
     from scipy.special import stdtrit
 
     number = values.shape[0]
@@ -112,7 +112,7 @@ def _played(mdp: MDP, policy: Policy, states: Ints, remaining: Ints, rng: np.ran
 
 
 def _layers(policy: Policy, remaining: Ints, *, silent: int) -> Ints:
-    """The layer of a policy for what remains; ``silent`` where that is overspent, and the policy says nothing of it."""
+    """The layer of a policy for each remaining budget; ``silent`` for overspent ones if it has no layer for these."""
     if policy.budget is None:
         return np.zeros_like(remaining)
     overspent = policy.budget + 1 if policy.knows_overspent else silent
@@ -134,7 +134,7 @@ def truncated_sums(mdp: MDP, policy: Policy, budget: int, max_steps: int) -> tup
 
 
 def _chain(mdp: MDP, policy: Policy) -> tuple[csr_array[Any], Floats]:
-    """The moves between pairs (layer, state), and the expected reward and damage of a step in each of them."""
+    """The Markov chain on pairs (layer, state), and the expected reward and damage of a step from each of them."""
     from scipy.sparse import csr_array
 
     size = policy.num_layers * mdp.num_states

@@ -1,65 +1,66 @@
-"""When a choice has been sampled enough, if where to sample next may depend on everything seen so far.
+"""When a choice has been sampled enough, if what is sampled next may depend on all samples so far.
 
 Suppose that no outcome is rarer than μ, so a choice has at most M = ⌊1/μ⌋ of them.  Say that a choice is at *level*
 j if j different outcomes of it were seen, and *incomplete* there if it has more than j.  Each sample of an
 incomplete choice takes it to the next level with probability at least μ, whatever happened before.  A choice is
-*known* by one of two rules; the first one may err with probability δ₁ in all, the second with δ₂, and δ₁ + δ₂ =
-δ.
+*known* by one of two rules; the first errs with probability at most δ₁ in all, the second with δ₂, and δ₁ + δ₂ = δ.
 
 **By count.**  Known at level j after N_j samples in all, the least number with (j + 1)(1 − μ)^{N_j} ≤ x, where
 x = ε / (1 + ε) and ε = δ₁ / C for C choices.
 
-*Proof.*  A choice with m outcomes that is known by count at level j < m has u = m − j unseen ones, also after
-its first N_j samples (it had seen no more then).  There are at most binom(m, u) ways to choose them, each with
+*Proof.*  A choice with m outcomes that is known by count at level j < m has u = m − j unseen ones.  They were unseen
+after its first N_j samples, too.  There are at most binom(m, u) ways to choose them, each with
 probability at most (1 − uμ)^{N_j} ≤ (1 − μ)^{u N_j} ≤ (x / (j + 1))^u.  As binom(m, u) is the product of 1 + j/i
 over i = 1 … u, it is at most (j + 1)^u.  So the probability is at most x^u, and summed over u = 1, 2, … at most x /
-(1 − x) = ε.  The samples of a choice may be imagined as drawn beforehand, so it does not matter in which order
-choices are sampled.  There are C choices.  ∎
+(1 − x) = ε.  The samples of each choice may be regarded as drawn beforehand, so the order in which choices are sampled
+does not matter.  The union bound over the C choices gives δ₁.  ∎
 
-This is like the union bound of :mod:`almostsure.learn.bounds`, but counts j + 1 instead of M outcomes.
+This is like the union bound of :mod:`almostsure.learn.bounds`, but with j + 1 instead of M outcomes.
 
 **By silence.**  Known at level j after ℓ samples at that level, none of which was new, if (1 − μ)^ℓ ≤ δ₂ a_j
 w_{e+1}.  Here e is the number of choices that *left* level j, plus the number of those that are at level j and not
 known by any rule; the shares a_j of the levels 1 … M − 1 sum to 1; and the weights w_1 > w_2 > … sum to at most
 1.
 
-*Proof.*  Number the incomplete choices that come to level j by when they come: the k-th has the *stake* (j, k),
-worth a_j w_k until it comes.  Whenever it is sampled at level j, its worth becomes 0 if it leaves, and is divided
-by 1 − μ if it stays.  It leaves with probability at least μ, so the expected worth never rises, and the worth W of
-all stakes together is a supermartingale that starts at 1 or less.  By Ville's inequality, W ever reaches 1/δ₂ with
-probability at most δ₂, and it is allowed to look at any time, and to choose what to sample by what was seen.
-Suppose now that some choice is known by silence at level j although it is incomplete, and take the one that came
-first.  Among the incomplete choices that came before it, each has left, or is still there and not known by
-silence: then it is not known at all, or by count and wrongly so, which is among the errors of the first rule
-already.  So there are at most e before it, its number k is at most e + 1, and its stake is worth a_j w_k (1 −
-μ)^{−ℓ} ≥ 1/δ₂.  ∎
+*Proof.*  Number the incomplete choices at level j in the order in which they reach it.  The k-th has the *stake*
+(j, k), worth a_j w_k until it reaches the level.  Whenever the choice is sampled at level j, the worth becomes 0 if the
+choice leaves the level, and is divided by 1 − μ if it stays.  It leaves with probability at least μ, so the expected
+worth never rises, and the worth W of all stakes together is a supermartingale that starts at 1 or less.
+By Ville's inequality, W ever reaches 1/δ₂ with probability at most δ₂; so the rule may be checked at any time, and
+samples may be chosen adaptively.  Suppose now that some choice is known by silence at level j although it is
+incomplete, and take the one that reached the level first.  Each of the incomplete choices that reached it earlier has
+left, or is still there and not known by silence.  In the latter case it is not known, or wrongly known by count, which
+is already among the errors of the first rule.  So at most e reached it earlier, its number k is at most e + 1, and its
+stake is worth a_j w_k (1 − μ)^{−ℓ} ≥ 1/δ₂.  ∎
 
-The second rule does without a union bound over the choices.  It wins where nobody leaves a level: in most worlds
-choices have the same few numbers of outcomes, and whoever has seen as many as the others have is complete.  It
-costs about ln(1/δ)/μ samples then, instead of ln(C/δ)/μ.
+The second rule needs no union bound over the choices.  It needs fewer samples if no choice leaves the level: in most
+models choices have the same few numbers of outcomes, and a choice that showed as many as the others is complete.  Then
+it takes about ln(1/δ)/μ samples instead of ln(C/δ)/μ.
 
-At level M nothing can be unseen, and every choice is known.
+At level M no outcome can be unseen, so every choice is known.
 
-**What refutes μ.**  The rules need that no outcome is rarer than μ, and the counts may show that one is: k of n samples
-where each has probability at least μ happen with probability at most P(Bin(n, μ) ≤ k), the exact lower tail (the test
-that Clopper and Pearson's interval inverts).  If that is below ``REFUTED``, shared between all outcomes seen, μ is
-refused.  Where the number of samples depends on what was seen, a look after each of 10⁶ samples costs at most a factor
-of 10⁶, which the level allows for.  That test looks at one outcome at a time.  Many choices that are each a little
-suspicious refute μ together: for q < μ, let an outcome that was seen k times in n samples of its choice have the
-*likelihood ratio* L = (q/μ)^k ((1 − q)/(1 − μ))^(n − k), let E be 1 − w plus w times the mean of L over the outcomes
-that a choice has shown (1 before it was sampled), and W the mean over a few q and w of the product of E over all
-choices.  If W is 1/``TOGETHER`` or more, μ is refused; a right one is, with probability at most ``TOGETHER``.
+**What refutes μ.**  The rules assume that no outcome is rarer than μ, and the counts may contradict this.  An outcome
+with probability at least μ is seen at most k times in n samples with probability at most P(Bin(n, μ) ≤ k), the exact
+lower tail (the test that Clopper and Pearson's interval inverts).  If that is below ``REFUTED`` divided by the number
+of outcomes seen, μ is refused.  If the number of samples depends on what was seen, testing after each of 10⁶ samples
+costs at most a factor of 10⁶, which ``REFUTED`` allows for.
+
+That test is about one outcome.  Many choices whose outcomes are each a little too rare refute μ together.  For q < μ,
+the *likelihood ratio* of an outcome that was seen k times in n samples of its choice is L = (q/μ)^k ((1 − q)/(1 −
+μ))^(n − k).  Let E be 1 − w plus w times the mean of L over the outcomes that a choice has shown (1 before it was
+sampled), and W the mean over a few q and w of the product of E over all choices.  If W is 1/``TOGETHER`` or more, μ is
+refused.  A right μ is refused with probability at most ``TOGETHER``.
 
 *Proof.*  Another sample of the choice multiplies the L of an outcome with probability p ≥ μ by p q/μ + (1 − p)(1 −
-q)/(1 − μ) on average, whatever happened before, which is 1 where p = μ and falls with p.  So L is a supermartingale
-that starts at 1, and so is its mean over *all* outcomes of a choice.  Those that were not seen have k = 0, hence L at
-least as large as any other: the mean over those that were seen is no larger.  So every E is at most a supermartingale
-that starts at 1, and as a sample changes one of them, so are their product, whichever choice is sampled next, and W.
-By Ville's inequality it ever reaches 1/α with probability at most α: when sampling stops may depend on what was seen,
-and the order of the samples does not matter.  ∎
+q)/(1 − μ) on average, whatever happened before, which is 1 if p = μ and falls with p.  So L is a supermartingale
+that starts at 1, and so is its mean over *all* outcomes of a choice.  Those that were not seen have k = 0, hence the
+largest L, so the mean over those that were seen is no larger.  So every E is at most a supermartingale that starts at
+1.  As a sample changes only one of them, so is their product, whichever choice is sampled next, and so is W.  By
+Ville's inequality it ever reaches 1/α with probability at most α: sampling may stop depending on what was seen, and the
+order of the samples does not matter.  ∎
 
-A choice that showed more than ⌊1/μ⌋ outcomes refutes μ for certain;
-``learn_minimal_budget`` therefore draws a few more samples of those that showed as many.
+A choice that showed more than ⌊1/μ⌋ outcomes refutes μ for certain.  ``learn_minimal_budget`` therefore draws a few
+more samples of choices that showed exactly so many.
 """
 
 from __future__ import annotations
@@ -79,13 +80,13 @@ from almostsure.model.mdp import Bools, Floats, Ints
 if TYPE_CHECKING:
     from almostsure.learn.counts import Counts
 
-REFUTED = 1e-9  # the probability with which a right μ is refused, at one look
-TOGETHER = 1e-4  # the probability with which a right μ is ever refused for what all choices show together
+REFUTED = 1e-9  # the probability that one test of single outcomes refuses a right μ
+TOGETHER = 1e-4  # the probability that the test of all choices together ever refuses a right μ
 RARER = 0.5, 0.2, 0.05  # q, in units of μ
 STAKES = 0.5, 0.1, 0.02  # w
-LARGEST_LOG = 700.0  # of a likelihood ratio: exp of it is a number
-BY_COUNT = 0.25  # the share of δ that the first rule gets where both are used
-COMMON_LEVELS = 3  # worlds whose choices mostly have up to so many outcomes are the common ones
+LARGEST_LOG = 700.0  # logarithms of likelihood ratios are capped here, so that exp does not overflow
+BY_COUNT = 0.25  # the share δ₁/δ of the first rule if both are used
+COMMON_LEVELS = 3  # in most models, most choices have at most so many outcomes
 ZETA_3 = 1.2020569031595943  # Σ 1/k³, rounded up
 
 
@@ -102,17 +103,20 @@ class Evidence:
 
     @cached_property
     def top(self) -> int:
-        """M: the level at which nothing can be unseen."""
+        """M: the level at which no outcome can be unseen."""
         return min(most_outcomes(self.mu), self.num_pairs)
 
     def by_count(self, levels: Ints) -> npt.NDArray[np.int64]:
-        """How many samples suffice at each of the given levels, whatever happens elsewhere."""
+        """The number of samples that makes a choice known by count, for each of the given levels."""
         error = self.count_share * self.delta / self.num_choices
         power = np.log(levels + 1.0) + math.log1p(error) - math.log(error)
         return np.where(levels >= self.top, 1, self._samples(power))
 
     def by_silence(self, level: int, before: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """How many silent samples suffice at a level that ``before`` incomplete choices may have come to earlier."""
+        """The number of samples without a new outcome that makes a choice known by silence at a level.
+
+        At most ``before`` incomplete choices reached the level earlier.
+        """
         earlier = np.asarray(before, np.float64)
         if level >= self.top:
             return np.zeros(earlier.shape, np.int64)
@@ -142,8 +146,7 @@ class Evidence:
         Parameters
         ----------
         levels, samples, silent
-            For each choice: how many outcomes were seen, in how many samples, and how many samples there were since the
-            last new one.
+            For each choice the number of outcomes seen, of samples, and of samples since the last new outcome.
         """
         result = self.known_by_count(levels, samples)
         for level in np.unique(levels[(samples > 0) & ~result]).tolist():
@@ -151,20 +154,20 @@ class Evidence:
         return result
 
     def known_by_count(self, levels: Ints, samples: Ints) -> Bools:
-        """Which choices the first rule makes known; unlike the second, it does not ask in which order samples came."""
+        """Which choices are known by the first rule, which does not depend on the order of the samples."""
         _check_levels(levels, self.mu)
         return np.asarray((samples > 0) & (samples >= self.by_count(levels)))
 
     def _known_by_silence(self, level: int, levels: Ints, silent: Ints, by_count: Bools) -> Bools:
-        """Those at a level that are known by silence; the more of them, the easier for each."""
+        """Which choices at a level are known by silence; each of them lowers e for the others, so there may be many."""
         here = (levels == level) & ~by_count
         left = int(np.count_nonzero(levels > level))
-        loudest_last = np.sort(silent[here])[::-1]
-        others = np.arange(loudest_last.size)[::-1]  # if the first ones up to here are known, so many are not
-        possible = np.flatnonzero(loudest_last >= self.by_silence(level, left + others))
+        descending = np.sort(silent[here])[::-1]
+        unknown = np.arange(descending.size)[::-1]  # the choices that remain if those up to here are known
+        possible = np.flatnonzero(descending >= self.by_silence(level, left + unknown))
         if not possible.size:
             return np.zeros_like(here)
-        return np.asarray(here & (silent >= loudest_last[possible[-1]]))
+        return np.asarray(here & (silent >= descending[possible[-1]]))
 
 
 def check_mu(counts: Counts, mu: float) -> None:
@@ -189,7 +192,7 @@ def check_mu(counts: Counts, mu: float) -> None:
 
 
 def evidence_against(counts: Counts, mu: float) -> tuple[float, int]:
-    """The logarithm of W, by which all choices together speak against μ (see the module's docstring); how many do."""
+    """The logarithm of W (see the module's docstring), and the number of choices with outcomes that are too rare."""
     sampled = np.flatnonzero(counts.outcomes_seen())
     choice, times, number = np.searchsorted(sampled, counts.choice), counts.times, counts.outcomes_seen()[sampled]
     missed = counts.samples[counts.choice] - times
@@ -203,7 +206,7 @@ def evidence_against(counts: Counts, mu: float) -> tuple[float, int]:
 
 
 def _refuse(counts: Counts, mu: float, at: int, shown: str) -> NoReturn:
-    """Raise the error that names the rarest outcome, the one at ``at``."""
+    """Raise the error that names the outcome at ``at``, which is the most suspicious one."""
     choice, times = int(counts.choice[at]), int(counts.times[at])
     samples = int(counts.samples[choice])
     raise ArgumentError(
@@ -215,7 +218,7 @@ def _refuse(counts: Counts, mu: float, at: int, shown: str) -> NoReturn:
 
 
 def _check_levels(levels: Ints, mu: float) -> None:
-    """Refuse a μ that so many outcomes of one choice cannot all have."""
+    """Refuse a μ that does not permit as many outcomes as some choice showed."""
     most, seen = most_outcomes(mu), int(levels.max(initial=0))
     if seen > most:
         raise ArgumentError(

@@ -1,20 +1,21 @@
-"""``explore``: the model of a simulator that can be copied, found by playing every action everywhere.
+"""``explore``: the model of a simulator that can be copied, found by playing every action in every state.
 
-From where resets lead, every action is played in a copy of the simulator at every state that is found, breadth first.
-What the simulator shows is the state; where something else decides what comes next, name it with ``key``.
+The exploration starts in the states after resets.  In every state that is found, breadth first, every action is played
+in a copy of the simulator.  The state is the observation, or what ``key`` makes of it.
 
-Determinism is tested, not proved.  Every action is played four times, from copies whose random generators go on from
-play to play (:mod:`almostsure.learn.copies`), a state that is reached in two ways is played from both, and every action
-is played once after each reset.  A difference is an error that names the place.
+Determinism is tested, not proved.  Every action is played four times, from copies that share their random generators
+(:mod:`almostsure.learn.copies`), so random transitions differ.  States that were reached by two paths are played from
+both snapshots, and every action is played once after each reset.  A difference is an error that names the state and
+action.
 
-*Chance.*  With ``mu`` and ``delta`` every choice is played many times instead, and the plays are independent.  The i-th
-choice that is met gets δ_i = 6 δ / (π² i²) of the risk of missing an outcome, and so
-⌈ln(⌊1/μ⌋ / δ_i) / −ln(1 − μ)⌉ plays.  If no outcome is rarer than μ, the chance that one of the at most ⌊1/μ⌋ outcomes
-of that choice is missed is at most δ_i, and these add up to δ.  So with probability 1 − δ all states that can be
-reached were found, with all of their outcomes, and the minimal budget of what was counted is k*.  Then every action is
-played once after each reset, and a random walk starts from every state: a step in it that the plays did not show is an
-error, since then the state does not decide what comes next, or μ is too large.  Like the test of determinism, this
-finds hidden state often, not always.
+*Random transitions.*  With ``mu`` and ``delta`` every choice is played many times instead, and the plays are
+independent.  Let δ_i = 6 δ / (π² i²).  The i-th choice that is found is played ⌈ln(⌊1/μ⌋ / δ_i) / −ln(1 − μ)⌉ times.
+If no outcome is rarer than μ, it has at most ⌊1/μ⌋ outcomes, one of which is missed with probability at most δ_i, and
+the δ_i sum to δ.  So with probability 1 − δ all reachable states were found, with all of their outcomes, and the
+minimal budget of the empirical model is k*.  Then every action is played once after each reset, and a random walk
+starts from every state.  A step with an outcome that the plays did not show is an error, since then the state does not
+determine what happens next, or μ is too large.  Like the test of determinism, this finds hidden state often, not
+always.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ import numpy as np
 from almostsure.arguments import check_seed, count, names_right_word
 from almostsure.crew import uninterrupted
 from almostsure.errors import ArgumentError, Interrupted, ModelError
-from almostsure.learn.bounds import unit
+from almostsure.learn.bounds import UPWARD, most_outcomes, unit
 from almostsure.learn.counts import Counts
 from almostsure.learn.evidence import check_mu
 from almostsure.learn.minimal import Goal, LearnedBudget, budget_of_learned
-from almostsure.learn.simulator import PLAYS, Arrival, Ended, Simulator, Ways, as_key
+from almostsure.learn.simulator import PLAYS, Arrival, Ended, Simulator, Snapshots, as_key
 from almostsure.model.build.damage import Damage
 from almostsure.model.build.environment import make_environment
 from almostsure.model.build.function import MAX_STATES, Encode, from_function, names_of
@@ -45,14 +46,14 @@ from almostsure.progress import Bar
 from almostsure.wording import brief, counted
 
 NOT_FOUND = (
-    "If episodes may start there, explore with more resets=, until all starts are seen; if a step led there, the "
-    "environment does more than it did then: where chance plays a part, explore with mu= and delta=. If a wrapper "
-    "inside the shield shows something else than what was explored, put it outside."
+    "If episodes may start there, explore with more resets=, until all starts are seen. If a step led there, the "
+    "environment has transitions that it did not show then: if they are random, explore with mu= and delta=. If a "
+    "wrapper inside the shield changes observations, move it outside."
 )
-HIDDEN = "This assumes that what the environment shows decides what comes next."
+HIDDEN = "This assumes that the observed state determines what happens next."
 PLAYED = (
-    f"Found by playing every action {PLAYS} times; that neither chance nor hidden state plays a part was tested, not "
-    "proved."
+    f"Found by playing every action {PLAYS} times; that transitions are deterministic and no state is hidden was "
+    "tested, not proved."
 )
 
 
@@ -71,37 +72,37 @@ def explore(
     resets: int = 1,
     max_states: int = MAX_STATES,
 ) -> Any:
-    """The model of an environment, by playing every action in every state that is found.
+    """Find the model of an environment, by playing every action in every state that is found.
 
     Parameters
     ----------
     env
-        A Gymnasium environment with Discrete actions, or its id (``gym:MODULE:ID`` where a module registers it).
+        A Gymnasium environment with Discrete actions, or its id (``gym:MODULE:ID`` if a module registers it).
     action_names
-        What the actions are called, in the order of their numbers.
+        The names of the actions, by number.
     mu, delta
-        Where chance plays a part: no outcome is rarer than ``mu``, and with a probability of at most ``delta`` one of
-        them is missed.  The result is then a :class:`almostsure.learn.LearnedBudget`, with the usual statement.
+        For random transitions: no outcome is rarer than ``mu``, and the probability that one of them is missed is at
+        most ``delta``.  The result is then a :class:`almostsure.learn.LearnedBudget`, with the usual statement.
     damage
         ``damage(observation, action, next_observation, reward, terminated)``, a rule, or ``"damage"`` or ``"cost"``, an
-        entry of ``info``; by default one of these entries, and for the toy-text environments what they are known for.
+        entry of ``info``; by default one of these entries, or the known damage of a toy-text environment.
     key
-        The state of an observation, as a hashable value; by default the whole observation.
+        A function from an observation to the state, a hashable value; by default the state is the whole observation.
     get_state, set_state
-        ``get_state(env)`` takes a snapshot and ``set_state(env, snapshot)`` restores it, where the environment cannot
-        be copied, or only slowly.  Random generators other than those of NumPy and ``random`` repeat themselves in
-        copies: let ``set_state`` give them another seed.
+        ``get_state(env)`` takes a snapshot and ``set_state(env, snapshot)`` restores it, if the environment cannot be
+        copied, or only slowly.  Random generators other than those of NumPy and ``random`` would repeat their draws:
+        let ``set_state`` reseed them.
     seed, resets
-        The environment is reset so many times, with the seeds ``seed``, ``seed + 1``, …  Every state in which an
-        episode began is an initial state, as probable as it was frequent.  A start that none of the resets gave, and
-        what can be reached from there alone, is not part of the model, whatever ``delta`` is.
+        The environment is reset so many times, with the seeds ``seed``, ``seed + 1``, …  The initial states and their
+        probabilities are those of these resets.  Starts that none of them showed, and states that only they can reach,
+        are not part of the model, whatever ``delta`` is.
     max_states
-        How many states are too many.
+        The most states; more are an error.
 
     Raises
     ------
     ModelError
-        The environment is not deterministic, a key does not decide what comes next, or a snapshot does not restore.
+        The environment is not deterministic, a state does not determine what happens next, or restoring one fails.
     Interrupted
         Ctrl-C; ``kept.go_on()`` explores the rest.
 
@@ -122,7 +123,7 @@ def explore(
 @final
 @dataclass(eq=False, repr=False)
 class Exploration:
-    """An exploration that may be stopped, and goes on from there."""
+    """An exploration that can be interrupted and continued."""
 
     search: Simulator
     sampled: _Sampled | None
@@ -134,16 +135,16 @@ class Exploration:
         self.action_names = checked_names("action", self.action_names, exactly=self.search.num_actions)
 
     def go_on(self) -> Any:
-        """Explore what is left; what was played before is not played again."""
+        """Explore the rest; choices that were played before are not played again."""
         try:
-            with self.search.uncut():
+            with self.search.untruncated():
                 return self._explored()
         except KeyboardInterrupt:
             less = "" if self.sampled is None else " A larger mu or delta takes fewer plays."
             raise Interrupted(
                 f"interrupted after {self}. All of it is kept: `except almostsure.errors.Interrupted as stopped:` and "
-                "`stopped.kept.go_on()` explores the rest, in a notebook `sys.last_value.kept.go_on()`. A key that "
-                f"leaves out what does not matter makes fewer states.{less}",
+                "`stopped.kept.go_on()` explores the rest, in a notebook `sys.last_value.kept.go_on()`. A key without "
+                f"irrelevant parts of the observation makes fewer states.{less}",
                 kept=self,
             ) from None
 
@@ -160,7 +161,7 @@ class Exploration:
         return model
 
     def _named(self, model: MDP) -> MDP:
-        """That an episode ended is part of a state's name only where another may go on from what it shows there."""
+        """The model with names; those of ended states say so only if an episode may continue with that observation."""
         index, running = cast("Encode", model.encode).index, self.search.snapshots
         plain = [s.state if isinstance(s, Ended) and s.state not in running else s for s in index]
         naming = model.naming() | {"state_names": names_of(plain), "action_names": self.action_names}
@@ -179,15 +180,15 @@ class Exploration:
 
 @final
 class _Shown:
-    """The state that an observation shows, also where an episode ended; it holds no snapshots, and can be pickled."""
+    """The state of an observation, also after an episode ended; it holds no snapshots, and can be pickled."""
 
     def __init__(self, key: Callable[[Any], Hashable]) -> None:
         self.key = key
-        self.running: set[Any] = set()  # the states in which an episode goes on
-        self.ended: set[Any] = set()  # those that an episode showed when it ended
+        self.running: set[Any] = set()  # the states in which episodes continue
+        self.ended: set[Any] = set()  # the last states of episodes
 
     def found(self, running: Iterable[Any], states: Iterable[Any]) -> None:
-        """Remember what was found: where an episode goes on, and all states."""
+        """Set the states that were found: those in which episodes continue, and all."""
         self.running.update(running)
         self.ended.update(state.state for state in states if isinstance(state, Ended))
 
@@ -202,14 +203,14 @@ class _Shown:
 
 @final
 class ByName:
-    """``state_of`` for an explored model that was saved and loaded: an observation is in the state of its name.
+    """``state_of`` for an explored model that was saved and loaded: it finds the state of an observation by its name.
 
-    A file keeps the names of states, and not the function that turns observations into states.
+    A file keeps the names of states, but not the function from observations to states.
 
     Parameters
     ----------
     mdp
-        The loaded model; :func:`explore` made it, or ``from_function`` of states that are shown as they are.
+        The loaded model, made by :func:`explore`, or by ``from_function`` from states that are the observations.
     key
         The ``key`` that :func:`explore` was given, if any.
 
@@ -230,16 +231,16 @@ class ByName:
         self.key, self.names = key or as_key, {name: state for state, name in enumerate(mdp.state_names)}
 
     def __call__(self, observation: Any, env: Any = None) -> int:
-        """The state whose name is that of the observation, or of an episode that ended with it."""
+        """The state with the name of the observation, or of the end of an episode with it."""
         state = self.key(observation)
-        for told in (state, Ended(state)):
-            found = {self.names[name] for name in (str(told), repr(told)) if name in self.names}
+        for shown in (state, Ended(state)):
+            found = {self.names[name] for name in (str(shown), repr(shown)) if name in self.names}
             if len(found) > 1:
-                raise ModelError(f"two states are named as the observation {brief(state)} is; write state_of")
+                raise ModelError(f"two states have the name of the observation {brief(state)}; write state_of yourself")
             if found:
                 return found.pop()
         hint = " If explore was given a key: ByName(mdp, key=…)." if self.key is as_key else ""
-        raise ModelError(f"no state of the model is named {brief(str(state))}, as the observation is.{hint}")
+        raise ModelError(f"no state of the model has the name of the observation, {brief(str(state))}.{hint}")
 
 
 class _Seen(NamedTuple):
@@ -251,7 +252,7 @@ class _Seen(NamedTuple):
 
 @final
 class _Sampled:
-    """Outcomes by playing each choice as often as its share of delta takes."""
+    """The outcomes of choices, each played as often as its share of delta requires."""
 
     def __init__(self, search: Simulator, goal: Goal, seed: int) -> None:
         self.search, self.goal, self.seed = search, goal, seed
@@ -259,37 +260,37 @@ class _Sampled:
         self.seen: dict[tuple[Any, int], dict[tuple[Hashable, int], _Seen]] = {}
 
     def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
-        """What was seen, with its frequencies."""
+        """The outcomes of a choice with their relative frequencies; it is played when it is first asked for."""
         if (state, action) not in self.seen:
-            ways: Ways = {}
-            seen = self._played(state, action, ways)
+            new: Snapshots = {}
+            seen = self._play(state, action, new)
             with uninterrupted():
-                self.search.keep(ways)
+                self.search.keep(new)
                 self.seen[state, action] = seen
         found = self.seen[state, action]
         plays = sum(seen.times for seen in found.values())
-        return [(seen.times / plays, after, seen.reward, hurt) for (after, hurt), seen in found.items()]
+        return [(seen.times / plays, after, seen.reward, damage) for (after, damage), seen in found.items()]
 
-    def _played(self, state: Any, action: int, ways: Ways) -> dict[tuple[Hashable, int], _Seen]:
+    def _play(self, state: Any, action: int, new: Snapshots) -> dict[tuple[Hashable, int], _Seen]:
         mu, delta, _ = self.goal
         share = 6 * delta / (math.pi * (len(self.seen) + 1)) ** 2
-        plays = math.ceil(math.log(math.floor(1 / mu) / share) / -math.log1p(-mu) * (1 + 1e-12))
+        plays = math.ceil(math.log(most_outcomes(mu) / share) / -math.log1p(-mu) * UPWARD)
         rewards: dict[tuple[Hashable, int], list[float]] = {}
         for _ in range(plays):
-            after, reward, hurt = self.search.play(state, action, ways)
-            rewards.setdefault((after, hurt), []).append(reward)
+            after, reward, damage = self.search.play(state, action, new)
+            rewards.setdefault((after, damage), []).append(reward)
         return {outcome: _Seen(len(r), math.fsum(r) / len(r)) for outcome, r in rewards.items()}
 
     def check_keys(self) -> None:
-        """On whichever way a state is reached, nothing must happen that was not seen on the first way."""
+        """Check that after other paths to a state no outcome occurs that the plays did not show."""
         for state, action, arrival in chain(self.search.after_resets(), self._walks()):
             found = self.seen[state, action]
             if (arrival.state, arrival.damage) not in found:
                 plays = sum(seen.times for seen in found.values())
                 raise ModelError(
-                    f"the state {state!r} does not decide what comes next: action {action} led to {arrival} on "
-                    f"one way to it, and never in {plays:,} plays on another. Pass a key that "
-                    "tells the two apart, or a smaller mu."
+                    f"the state {state!r} does not determine what happens next: action {action} led to {arrival} "
+                    f"after one path to it, and never in {plays:,} plays after another. Pass a key that "
+                    "distinguishes the two, or a smaller mu."
                 )
 
     def _walks(self) -> Iterator[tuple[Any, int, Arrival]]:
@@ -300,15 +301,15 @@ class _Sampled:
                 yield from self.search.walk(start, self.rng)
 
     def learned(self, model: MDP) -> LearnedBudget:
-        """The minimal budget of what was counted."""
+        """The minimal budget of the empirical model."""
         caveat = f"{HIDDEN} {self.search.starts_in_words}"
         index = cast("Encode", model.encode).index
         ended = (at for state, at in index.items() if isinstance(state, Ended))
         counts = Counts(model, seed=self.seed, caveat=caveat, ended=ended)
         for (state, action), found in self.seen.items():
             choice = model.choice(index[state], action)
-            for (after, hurt), seen in found.items():
-                counts.see(choice, index[after], hurt, seen.reward, times=seen.times)
+            for (after, damage), seen in found.items():
+                counts.see(choice, index[after], damage, seen.reward, times=seen.times)
         check_mu(counts, self.goal.mu)
         self.check_keys()
         return budget_of_learned(model, counts, np.ones(model.num_choices, np.bool_), self.goal)

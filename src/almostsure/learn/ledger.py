@@ -1,13 +1,12 @@
-"""What a shielded run has lived through: its episodes, its surprises and its violations, when and where.
+"""``Ledger``: the episodes, surprises and violations of shielded runs.
 
-A ledger counts in memory and can also be read by people: :meth:`Ledger.record` appends every further entry to a file
-as one line of JSON, at once and in one piece, so that several processes may share a file and a run that
-is killed loses nothing::
+A ledger is kept in memory.  :meth:`Ledger.record` also appends every further entry to a file as one line of JSON, at
+once and in a single write, so several processes may share a file, and a run that is killed loses nothing::
 
     {"kind": "episode", "number": 1, "steps": 18, "reward": 31.0, "damage": 2, "budget": 3, "interventions": 0, …}
     {"kind": "violation", "step": 120, "state": 4, "action": 1, …}
 
-Each line ends with a checksum, the first 16 digits of the SHA-256 of what stands before it.
+Each line ends with a checksum: the first 16 digits of the SHA-256 of the object without it.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ import numpy.typing as npt
 from almostsure.errors import CorruptFile, FileError
 from almostsure.wording import counted, percent
 
-LISTED = 20  # violations that are printed
-SUMS = ("episodes", "finished", "interventions", "damage", "worst")  # over all episodes, as they are saved
-START, CHECKSUM = '{"kind": "', ', "sha256": "'  # how a line begins, and what stands before its checksum
+LISTED = 20  # the most violations that are printed
+SUMS = ("episodes", "finished", "interventions", "damage", "worst")  # the totals that are saved
+START, CHECKSUM = '{"kind": "', ', "sha256": "'  # the beginning of a line, and the text before its checksum
 
 
 class Surprise(NamedTuple):
@@ -44,12 +43,12 @@ class Surprise(NamedTuple):
     3
     """
 
-    step: int  # how many transitions had been watched, this one included
+    step: int  # the number of transitions watched so far, including this one
     state: int
     action: int
     next_state: int
     damage: int
-    raised: int  # how many states need more since then
+    raised: int  # the number of states whose minimal budget it raised
 
 
 class Violation(NamedTuple):
@@ -67,8 +66,8 @@ class Violation(NamedTuple):
     next_state: int
     damage: int
     remaining: int  # before the step
-    allowed: bool  # whether the shield had allowed it
-    new: bool  # whether the outcome had never been seen before
+    allowed: bool  # whether the shield allowed the action
+    new: bool  # whether the outcome was never seen before
 
 
 class Episode(NamedTuple):
@@ -82,24 +81,24 @@ class Episode(NamedTuple):
 
     number: int  # of its environment, from 1
     steps: int
-    reward: float  # their sum
+    reward: float  # the sum of its rewards
     damage: int
-    budget: int  # its budget
+    budget: int
     interventions: int  # forbidden actions that were replaced
-    # reset: from outside, by a time limit for example; error: by what the model says is impossible
+    # reset: reset before its end, by a time limit for example; error: by an outcome that is impossible in the model
     ended: Literal["terminated", "truncated", "violation", "stuck", "reset", "error"]
-    environment: int = 0  # which one, in a vector of them
-    risk: float = 0.0  # stated: with which probability it might overspend
+    environment: int = 0  # its index in a vector environment
+    risk: float = 0.0  # the stated probability of overspending
 
 
 Entry = Surprise | Violation | Episode
-Sink = Callable[[Entry], object]  # takes every entry as it is made
+Sink = Callable[[Entry], object]  # is called with every entry
 
 
 @final
 @dataclass(slots=True)
 class Ledger:
-    """All surprises and violations, in order, and the sums over all episodes; nothing is ever removed.
+    """All surprises and violations, in order, and totals over all episodes.
 
     Examples
     --------
@@ -107,23 +106,23 @@ class Ledger:
     >>> ledger.note(Episode(1, steps=5, reward=3.0, damage=1, budget=2, interventions=0, ended="terminated"))
     >>> print(ledger)
     0 steps, 0 surprises, 0 violations
-    1 episode, 0 interventions, damage 1 in all and 1 in the worst
+    1 episode, 0 interventions, damage 1 in total and at most 1 per episode
     """
 
-    steps: int = 0  # that were played, counted one by one: those of episodes that are not over, too
+    steps: int = 0  # all steps, also of unfinished episodes
     surprises: list[Surprise] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
-    episodes: int = 0  # that are over
-    finished: int = 0  # steps of these
+    episodes: int = 0  # finished ones
+    finished: int = 0  # their steps
     interventions: int = 0
-    damage: int = 0  # in all episodes
+    damage: int = 0  # the total of all episodes
     worst: int = 0  # the most damage of an episode
-    risked: float = 0.0  # the sum of the risks that were stated: how many episodes may overspend, on average
-    overspent: int = 0  # how many of these did
+    risked: float = 0.0  # the sum of the stated risks: the expected number of episodes that overspend
+    overspent: int = 0  # the number of episodes with a stated risk that did overspend
     sinks: list[Sink] = field(default_factory=list)
 
     def note(self, entry: Entry) -> None:
-        """Write an entry down.  It does not count steps: add these to ``steps``."""
+        """Add an entry.  Steps are not counted: add them to ``steps``."""
         if isinstance(entry, Surprise):
             self.surprises.append(entry)
         elif isinstance(entry, Violation):
@@ -141,7 +140,7 @@ class Ledger:
 
     def record(self, path: str | os.PathLike[str]) -> Ledger:
         """Append every further entry to a file of JSON lines; returns the ledger itself."""
-        self.sinks.append(partial(_append, Path(path).absolute()))  # a process may change its folder
+        self.sinks.append(partial(_append, Path(path).absolute()))  # the working directory may change
         return self
 
     def __repr__(self) -> str:
@@ -159,7 +158,7 @@ class Ledger:
         lines = [f"{counted(self.steps, 'step')}, {surprises}{how_many}, {violations}"]
         lines += [
             f"  step {v.step:,}: state {v.state}, action {v.action} took {v.damage} with {v.remaining} left"
-            f"{' (an outcome never seen before)' if v.new else ''}{'' if v.allowed else ', against the shield'}"
+            f"{' (an outcome never seen before)' if v.new else ''}{'' if v.allowed else ', not allowed by the shield'}"
             for v in self.violations[:LISTED]
         ]
         if len(self.violations) > LISTED:
@@ -173,15 +172,15 @@ class Ledger:
         if self.episodes:
             lines.append(
                 f"{counted(self.episodes, 'episode')}, {counted(self.interventions, 'intervention')}, "
-                f"damage {self.damage:,} in all and {self.worst:,} in the worst"
+                f"damage {self.damage:,} in total and at most {self.worst:,} per episode"
             )
         if self.finished < self.steps:
             left = counted(self.steps - self.finished, "step")
-            lines.append(f"{left} of episodes that are not over, whose damage and interventions are not counted yet")
+            lines.append(f"{left} of unfinished episodes, whose damage and interventions are not counted yet")
         return "\n".join(lines)
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.int64]]:
-        """The entries as two tables of integers, one row each, and the sums over all episodes."""
+        """Surprises and violations as tables of integers, one row per entry, and the totals over all episodes."""
         sums = np.array([getattr(self, name) for name in SUMS], np.int64)
         tables = {"surprises": _table(self.surprises, Surprise), "violations": _table(self.violations, Violation)}
         return {**tables, "sums": sums}
@@ -190,7 +189,7 @@ class Ledger:
     def from_arrays(
         cls, steps: int, surprises: npt.NDArray[Any], violations: npt.NDArray[Any], sums: npt.NDArray[Any]
     ) -> Ledger:
-        """The ledger of such arrays."""
+        """The ledger with the arrays of :meth:`to_arrays`; ValueError for others."""
         for table, kind in ((surprises, Surprise), (violations, Violation)):
             if table.dtype.kind != "i" or table.shape[1:] != (len(kind._fields),):
                 raise ValueError(f"{kind.__name__.lower()}s must be rows of {len(kind._fields)} whole numbers")
@@ -202,14 +201,13 @@ class Ledger:
 
 
 def _append(path: Path, entry: Entry) -> None:
-    """Append an entry to a file as one line, in one piece; the file and the folders above it are made if needed."""
+    """Append an entry to a file as one line, in a single write; creates the file and its folders if needed."""
     about = {"time": round(time.time(), 3), "process": os.getpid()}
     values = {name: None if value != value else value for name, value in entry._asdict().items()}  # JSON has no NaN
     line = _sealed(json.dumps({"kind": type(entry).__name__.lower(), **values, **about}))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Opened anew each time: nothing is left open in a copied or forked environment, and appending one short piece
-        # is atomic.
+        # Opened for every entry, so that copied and forked environments share no file.  A short append is atomic.
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             size = os.fstat(file).st_size
@@ -224,10 +222,10 @@ def _append(path: Path, entry: Entry) -> None:
 
 
 def read_ledger(path: str | os.PathLike[str]) -> Ledger:
-    """The ledger that a file of JSON lines holds, of all the processes that wrote to it.
+    """The ledger in a file of JSON lines, with the entries of all processes that wrote to it.
 
-    A line that was torn, by a full disk or a kill, is left out; one that was changed is an error.  An episode
-    that was not over has no line, so its steps are not counted.
+    Incomplete lines (after a full disk or a kill) are skipped; a line that was changed is an error.  An unfinished
+    episode has no line, so its steps are not counted.
 
     Parameters
     ----------
@@ -248,29 +246,29 @@ def read_ledger(path: str | os.PathLike[str]) -> Ledger:
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"cannot read the ledger {path!s}: {error}", path=path) from error
     for number, line in enumerate(lines, 1):
-        if _is_torn(line):
+        if _is_incomplete(line):
             continue
         try:
             entry = json.loads(line)
             if _sealed(line[: line.rindex(CHECKSUM)] + "}") != line + "\n":
-                raise ValueError("its checksum is another one")
+                raise ValueError("its checksum is wrong")
             kind = kinds[entry.pop("kind")]
             del entry["time"], entry["process"], entry["sha256"]
             result.note(kind(**{name: math.nan if value is None else value for name, value in entry.items()}))
             result.steps += entry["steps"] if kind is Episode else 0
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"{path!s} is damaged or no ledger: line {number} is {line[:80]!r}"
+            what = f"{path!s} is damaged or not a ledger: line {number} is {line[:80]!r}"
             raise CorruptFile(what, path=path) from error
     return result
 
 
-def _is_torn(line: str) -> bool:
-    """Whether a line is the beginning of one of ours: no single change makes a whole line look so."""
+def _is_incomplete(line: str) -> bool:
+    """Whether a line is only the beginning of a ledger line; no single change makes a complete line look like that."""
     return line[: len(START)] == START[: len(line)] and CHECKSUM not in line and "}" not in line
 
 
 def _sealed(line: str) -> str:
-    """An object in JSON with its checksum as the last entry, and the end of the line."""
+    """A line: a JSON object with its checksum as the last entry."""
     return f'{line[:-1]}{CHECKSUM}{hashlib.sha256(line.encode()).hexdigest()[:16]}"}}\n'
 
 

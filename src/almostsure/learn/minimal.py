@@ -1,32 +1,31 @@
-"""``learn_minimal_budget``: the budgets of a model that can only be sampled, with as few samples as the question needs.
+"""``learn_minimal_budget``: the minimal budgets of a model that can only be sampled, from few samples.
 
-Two facts do all of the work.  Write k for the budgets of what was *seen* so far, where a choice that was never
-sampled does nothing.
+Let k be the minimal budgets of the *empirical* model so far, in which a choice that was never sampled does nothing.
 
-- *What is refused is refused for a reason.*  What was seen is possible, so k ≤ k*.  A choice whose k is above Δ is
-  unsafe for certain, after however few samples.
-- *What is allowed must be complete.*  Only a choice that is *known*, to be complete
-  (:mod:`almostsure.learn.evidence`), is ever allowed.
+- *Refused choices are unsafe.*  Outcomes that were seen are possible, so k ≤ k*.  A choice whose k is above Δ is unsafe
+  for certain, after however few samples.
+- *Allowed choices are complete.*  Only choices that are *known* (to be complete: :mod:`almostsure.learn.evidence`) are
+  ever allowed.
 
-So, asked for the shield from the start with a budget of Δ, the learner works in rounds: it finds the choices that
-the shield of k allows in whatever can be reached, samples those that are not yet known, and ends when there are
-none.  Elsewhere nothing is sampled: behind what is refused, and where nobody can get to.
+So, to learn the shield from the start with a budget of Δ, the learner works in rounds: it finds the choices that the
+shield of k allows on runs from the start, samples those that are not known yet, and stops when there are none.  Nothing
+else is sampled: neither refused choices nor states that these runs do not reach.
 
-**What is returned.**  Let A be the known choices, and k' the budgets of the model in which every other choice is
-refused (∞).  With probability at least 1 − δ, if no outcome is rarer than μ,
+**The result.**  Let A be the known choices, and k' the budgets of the model in which every other choice is refused (∞).
+With probability at least 1 − δ, if no outcome is rarer than μ,
 
-1. k' ≥ k* everywhere: a shield made of k' never overspends, wherever it is asked;
+1. k' ≥ k* everywhere: a shield made of k' never overspends, from any state with any remaining budget;
 2. from the start with Δ or less, the shield of k' allows exactly what the shield of k* allows.
 
-*Proof.*  With that probability all of A is complete (that is the module's theorem, and it holds for any way of
-choosing what to sample).  Then (1): k' solves T k' ≤ k', since T is exact on A and k' = ∞ elsewhere; and k* is the
-least such function.  (2): take any (s, K) that play under the shield of k reaches from the start with Δ.  What k
-refuses there, k* refuses too, as k ≤ k*.  What k allows there is in A.  Going on from an allowed choice with the
-cheapest choices by k, play stays among the pairs that are reached, hence in A, and takes at most k(s, a); so k'(s,
-a) ≤ k(s, a) ≤ k*(s, a) ≤ k'(s, a) there.  So all three agree on what is allowed, and by induction on what is
-reached.  With less than Δ, fewer choices are allowed at fewer pairs: (s, K) is reached only if (s, K + more) is.  ∎
+*Proof.*  With that probability all of A is complete, for any way of choosing what to sample (this is proved in
+:mod:`almostsure.learn.evidence`).  Then (1): k' solves T k' ≤ k', since T is exact on A and k' = ∞ elsewhere; and k* is
+the least such function.  (2): take any pair (s, K) that runs under the shield of k reach from the start with Δ.  What k
+refuses there, k* refuses too, as k ≤ k*.  What k allows there is in A.  A run that continues from an allowed choice
+with the cheapest choices by k stays among the reached pairs, hence in A, and takes at most k(s, a) damage; so k'(s, a)
+≤ k(s, a) ≤ k*(s, a) ≤ k'(s, a) there.  So all three shields allow the same choices, and by induction reach the same
+pairs.  With less than Δ, fewer choices are allowed at fewer pairs: (s, K) is reached only if (s, K + more) is.  ∎
 
-Without a budget, every choice counts, and k' = k* with probability at least 1 − δ.
+Without a budget, all choices are sampled until they are known, and k' = k* with probability at least 1 − δ.
 """
 
 from __future__ import annotations
@@ -59,19 +58,19 @@ from almostsure.shield.checks import require_start
 from almostsure.shield.shield import Shield
 from almostsure.wording import counted
 
-FIRST_LOOK = 0.5  # samples, in units of 1/μ, before anything is concluded from a choice
-STRIDE = 0.25  # samples, in units of 1/μ, between two looks at whether a choice has had enough
-DOUBT = 1.0  # samples, in units of 1/μ, without a new outcome that a choice with as many as μ permits must have
-MOST_SAMPLES = 10**14  # of a run: days, even where a model is sampled on many cores
-MOST_AT_ONCE = 1 << 20  # samples of a simulator per round, so that what they show is soon made use of
-WALK = 1_000  # steps, played on from resets, that must agree with what was learned
+FIRST_LOOK = 0.5  # the samples of a choice, in units of 1/μ, before the rules are checked
+STRIDE = 0.25  # the most samples of a choice, in units of 1/μ, between two checks
+DOUBT = 1.0  # the samples without a new outcome, in units of 1/μ, that choices with ⌊1/μ⌋ outcomes must have
+MOST_SAMPLES = 10**14  # the most samples of a run: days, even for a model on many cores
+MOST_AT_ONCE = 1 << 20  # the most samples of a simulator per round, so that their results are used soon
+WALK = 1_000  # random steps from resets that are compared with what was learned
 OPTIMISM = "What it refuses is unsafe for certain; what it allows may be."
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LearnedBudget:
-    """A minimal budget learned from samples, and what it is worth.  ``print`` it.
+    """A minimal budget learned from samples, and the confidence in it.  ``print`` it.
 
     Examples
     --------
@@ -80,38 +79,38 @@ class LearnedBudget:
     (0, True)
     """
 
-    minimal: MinimalBudget  # of the counted model in which unknown choices are refused
-    counts: Counts = field(repr=False)  # all that was seen
-    known: Bools = field(repr=False)  # [num_choices] which choices are known completely
+    minimal: MinimalBudget  # of the empirical model
+    counts: Counts = field(repr=False)  # all samples
+    known: Bools = field(repr=False)  # [num_choices] the choices whose outcomes were all seen, with probability 1 − δ
     mu: float
     delta: float
     budget: int | None
-    uniform_samples: dict[str, int]  # what sampling every choice alike would have taken, by bound
-    unknown: Unknown = "refuse"  # what becomes of choices that are not known
+    uniform_samples: dict[str, int]  # the samples that sampling all choices equally often would have taken, by bound
+    unknown: Unknown = "refuse"  # how choices that are not known are treated
 
     @property
     def mdp(self) -> MDP:
-        """The model that the budget belongs to: what was counted; what is not known leads to its state ``unknown``."""
+        """The empirical model, to which the budget belongs; choices that are refused lead to its state ``unknown``."""
         return self.minimal.mdp
 
     @property
     def shield(self) -> Shield:
-        """The shield made of the budget; it refuses what is unknown, unless asked otherwise."""
+        """The shield of the budget; it refuses choices that are not known, unless ``unknown`` is "allow"."""
         return Shield(self.minimal)
 
     @property
     def samples(self) -> int:
-        """How many samples were drawn."""
+        """The number of samples."""
         return self.counts.total
 
     @property
     def confidence(self) -> Confidence:
-        """The probability with which the budget is right."""
+        """The probability that the budget is right."""
         return _confidence(self.counts, self.known, Goal(self.mu, self.delta, self.budget), self.unknown)
 
     @property
     def statement(self) -> str:
-        """What the budget promises, in a sentence."""
+        """The confidence as a sentence."""
         return self.confidence.statement
 
     def __repr__(self) -> str:
@@ -150,7 +149,7 @@ def learn_minimal_budget(
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_seconds: float = 30.0,
 ) -> LearnedBudget:
-    """Learn the minimal budget from samples, as many as it takes and no more.
+    """Learn the minimal budget from samples, whose number adapts to what they show.
 
     The shield of the result fits the environment that it was learned from: ``ShieldedEnv(env, learned.shield, 2)``.
 
@@ -162,14 +161,14 @@ def learn_minimal_budget(
     mu, delta
         No outcome is rarer than ``mu``, and the result may be wrong with probability ``delta``; both in (0, 1).
     budget
-        Learn only what the shield from the start with this budget needs: far fewer samples; the rest is refused.
+        Learn only what the shield from the start with this budget needs, from far fewer samples; it refuses the rest.
     seed, identity, workers, checkpoint, checkpoint_seconds
         As for :func:`almostsure.learn.count_outcomes`; so are the errors.
 
     Raises
     ------
     Infeasible, ArgumentError
-        ``budget`` is not enough at the start, for certain; or what was seen refutes ``mu``.
+        ``budget`` is not enough at the start, for certain; or the samples refute ``mu``.
 
     Examples
     --------
@@ -184,7 +183,7 @@ def learn_minimal_budget(
     source, mu, delta = as_sampler(sampler, identity=identity), unit("mu", mu), unit("delta", delta)
     goal = Goal(mu, delta, None if budget is None else check_budget(budget))
     uniform = uniform_samples(source.new_counts(None), mu, delta)
-    _require_patience(goal, uniform["sharp"])
+    _require_few_samples(goal, uniform["sharp"])
     run = {"mu": repr(mu), "delta": repr(delta), "budget": str(goal.budget)}
     store = Checkpoint(checkpoint, source, run, checkpoint_seconds)
     counts, done = store.begin(seed, {"round": 0, "chunk": 0})
@@ -199,8 +198,8 @@ def learn_minimal_budget(
     return learned_budget(counts, learner.known(), goal)
 
 
-def _require_patience(goal: Goal, samples: int) -> None:
-    """Refuse a run that would take days, where all choices are sampled, so that it is known."""
+def _require_few_samples(goal: Goal, samples: int) -> None:
+    """Refuse a run that would take days; with a budget its length is not known beforehand."""
     if goal.budget is None and samples > MOST_SAMPLES:
         raise LimitReached(
             f"a run must take at most {MOST_SAMPLES:.0e} samples or so; mu={goal.mu:g} would take {samples:.1e}. "
@@ -209,29 +208,29 @@ def _require_patience(goal: Goal, samples: int) -> None:
 
 
 def _check_walk(source: CheckedSampler, counts: Counts, known: Bools) -> None:
-    """Refuse what was learned if the simulator, played on from where it starts, does what no sample showed."""
+    """Play random steps from resets; ModelError if a step of a known choice has an outcome that no sample showed."""
     if not isinstance(source.sampler, EnvSampler):
         return
     for state, action, after, damage in source.sampler.walk(WALK, np.random.default_rng(counts.seed)):
         choice = source.space.choice(state, action)
         if known[choice] and not counts.has_seen(choice, after, int(damage)):
             raise ModelError(
-                f"played on from a reset, {source.space.describe_choice(choice)} led to "
+                f"in random play from a reset, {source.space.describe_choice(choice)} led to "
                 f"{source.space.describe_state(after)} with damage {damage:g}, which none of its "
-                f"{counts.samples[choice]:,} samples showed. Does set_state set all that matters, and does a state say "
-                "all that matters? Otherwise the outcome is rarer than mu: choose a smaller one.",
+                f"{counts.samples[choice]:,} samples showed. Does set_state set everything that matters, and does a "
+                "state show everything that matters? Otherwise the outcome is rarer than mu: choose a smaller one.",
                 choice=choice,
             )
 
 
 def learned_budget(counts: Counts, known: Bools, goal: Goal, unknown: Unknown = "refuse") -> LearnedBudget:
-    """The minimal budget of what was counted, where only these choices are known."""
+    """The minimal budget of the empirical model, in which only these choices are known."""
     mdp = counts.to_mdp(unknown, known=known if unknown == "refuse" else None)
     return budget_of_learned(mdp, counts, known, goal, unknown)
 
 
 def budget_of_learned(mdp: MDP, counts: Counts, known: Bools, goal: Goal, unknown: Unknown = "refuse") -> LearnedBudget:
-    """The minimal budget of a model that was learned; the model says from now on what it rests on, files included."""
+    """The minimal budget of a learned model; the model keeps the statement of confidence, also in files."""
     said = _confidence(counts, known, goal, unknown, "its minimal budget").statement
     origin = replace(mdp.origin, counted=True, statement=f"Learned from {counted(counts.total, 'sample')}. {said}")
     return LearnedBudget(
@@ -247,7 +246,7 @@ def budget_of_learned(mdp: MDP, counts: Counts, known: Bools, goal: Goal, unknow
 
 
 def _confidence(counts: Counts, known: Bools, goal: Goal, unknown: Unknown, what: str = "this budget") -> Confidence:
-    """The probability with which the budget of these choices is right; ``what`` is how the sentence calls it."""
+    """The probability that the budget is right; ``what`` names it in the sentence."""
     delta, caveat, complete = goal.delta, counts.caveat, bool(known.all())
     subject = f"{what} equals k*" if complete else f"{what} is nowhere below k*: its shield never overspends,"
     if unknown == "allow" and not complete:
@@ -261,23 +260,21 @@ def _confidence(counts: Counts, known: Bools, goal: Goal, unknown: Unknown, what
 
 
 def uniform_samples(counts: Counts, mu: float, delta: float) -> dict[str, int]:
-    """What sampling every choice alike takes, by either bound."""
-    space, choices = counts.space, int(np.count_nonzero(~counts.is_end()))
+    """The samples that sampling all choices equally often takes, by either bound."""
+    size, choices = (counts.space.num_states, counts.space.num_actions), int(np.count_nonzero(~counts.is_end()))
     options: dict[str, Any] = {"mu": mu, "delta": delta, "num_damages": counts.max_damage + 1}
-    size = space.num_states, space.num_actions
-    each = {"paper": samples_needed(*size, bound="paper", **options), "sharp": samples_needed(*size, **options)}
-    result = {bound: number * choices for bound, number in each.items()}
+    result = {bound: choices * samples_needed(*size, bound=bound, **options) for bound in ("paper", "sharp")}
     if result["paper"] >= 2**62:
         raise LimitReached(f"mu={mu:g} would take {result['sharp']:.3g} samples. Choose a larger one.")
     return result
 
 
 class Goal(NamedTuple):
-    """What is to be learned, and how surely."""
+    """What is to be learned, with which confidence."""
 
     mu: float
     delta: float
-    budget: int | None
+    budget: int | None  # None: the budgets of all choices
 
 
 class _Learner:
@@ -291,7 +288,7 @@ class _Learner:
         self.first_look, self.stride = math.ceil(FIRST_LOOK / goal.mu), math.ceil(STRIDE / goal.mu)
         self.doubt = math.ceil(DOUBT / goal.mu)
         self._relevant: Bools = ~self.is_end
-        self._seen = -1  # outcomes seen when that was found
+        self._seen = -1  # the number of outcomes seen when ``_relevant`` was computed
 
     def run(self, store: Checkpoint, workers: Workers | None, bar: Bar) -> None:
         """Sample until every relevant choice is known."""
@@ -308,7 +305,7 @@ class _Learner:
     # ------------------------------------------------------------------ what to sample
 
     def _wanted(self) -> npt.NDArray[np.int64]:
-        """How many samples of each choice the next round takes; none if there is nothing left to do."""
+        """The number of samples of each choice in the next round; all 0 when learning is complete."""
         relevant, samples = self._find_relevant(), self.counts.samples
         lengths = np.where(relevant & (samples < self.first_look), self.first_look - samples, 0)
         if not lengths.any():
@@ -320,7 +317,7 @@ class _Learner:
         return lengths
 
     def _find_relevant(self) -> Bools:
-        """Which choices the shield of what was seen allows, where it leads from the start; all without a budget."""
+        """The choices that the shield of the empirical model allows on runs from the start; all without a budget."""
         if self.budget is not None and self._seen != self.counts.num_outcomes:
             self._seen = self.counts.num_outcomes
             mdp = self.counts.to_mdp("allow")
@@ -330,41 +327,38 @@ class _Learner:
         return self._relevant
 
     def _missing(self, relevant: Bools) -> npt.NDArray[np.int64]:
-        """How many samples of each choice are missing until all relevant ones are known, if nothing new is seen."""
+        """The samples of each choice that are missing until all relevant ones are known, if no outcome is new."""
         samples, levels = self.counts.samples, self.counts.outcomes_seen()
         silent, result = samples - self.counts.latest, np.zeros(levels.size, np.int64)
         waiting = relevant & ~self.known()
         by_count = np.maximum(self.evidence.by_count(levels) - samples, 0)
         for level in np.unique(levels[waiting]).tolist():
-            # Either everybody at this level is known by silence, or those that matter are by count.
+            # Either all choices at this level become known (by silence or count), or only the relevant ones, by count.
             here = (levels == level) & ~self.is_end
             left = int(np.count_nonzero(levels > level))
             by_silence = np.maximum(self.evidence.by_silence(level, left) - silent[here], 0)
-            everybody, relevant_only = np.minimum(by_silence, by_count[here]), np.where(relevant, by_count, 0)[here]
-            result[here] = everybody if everybody.sum() <= relevant_only.sum() else relevant_only
+            all_here, relevant_only = np.minimum(by_silence, by_count[here]), np.where(relevant, by_count, 0)[here]
+            result[here] = all_here if all_here.sum() <= relevant_only.sum() else relevant_only
         return result
 
     def _doubted(self, relevant: Bools) -> npt.NDArray[np.int64]:
-        """How many samples are missing of choices with ⌊1/μ⌋ outcomes: one more would refute μ."""
+        """The missing samples of choices with ⌊1/μ⌋ outcomes: another outcome would refute μ."""
         silent = self.counts.samples - self.counts.latest
         full = relevant & (self.counts.outcomes_seen() == most_outcomes(self.evidence.mu))
         return np.where(full, np.maximum(self.doubt - silent, 0), 0)
 
     def known(self) -> Bools:
-        """Which choices are known completely."""
+        """A mask of the choices that are known, [num_choices]."""
         samples, latest = self.counts.samples, self.counts.latest
         known = self.evidence.known(self.counts.outcomes_seen(), samples, samples - latest)
         return np.asarray(known | self.is_end)
 
 
-# ---------------------------------------------------------------------- pieces
-
-
 def reachable_choices(mdp: MDP, of_choice: Ints, budget: int) -> Bools:
-    """Which choices a shield allows in whatever it lets happen from the start with ``budget``, [num_choices].
+    """A mask of the choices that a shield allows on runs from the start with ``budget``, [num_choices].
 
-    The more remains, the more is allowed; so it suffices to look at the most that can remain in each state.  States are
-    found in the order of what remains, as damage only lowers it.
+    With more remaining budget more is allowed, so only the largest remaining budget of each state matters.  States are
+    explored in descending order of it, since damage only lowers it.
     """
     result = np.zeros(mdp.num_choices, np.bool_)
     for step in explore(mdp, all_within(mdp, of_choice), budget, once=True):

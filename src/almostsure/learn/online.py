@@ -1,31 +1,31 @@
 """``OnlineShield``: a shield that learns while an agent runs.
 
-It watches transitions.  An outcome that was never seen before is a *surprise*: it can only raise k, which is done
+It watches transitions.  An outcome that was never seen before is a *surprise*: it can only raise k, which is updated
 from the present values (:class:`almostsure.budget.GrowingBudget`).  Between surprises nothing changes, and masks are
-served from a table.
+read from a table.
 
-What it promises depends on what it does about choices that it does not know.
+The guarantee depends on how unknown choices are treated.
 
 ``unknown="refuse"``, the default, fails closed.  A choice is known once it was watched ``needed`` times, and only
-known ones are allowed.  If no outcome is rarer than μ, every choice is complete when it becomes known, but for a
-probability of |S||A| m (1 − μ)^needed with m = min(|S| D, ⌊1/μ⌋) (:mod:`almostsure.learn.bounds`; in which order
+known ones are allowed.  If no outcome is rarer than μ, every choice is complete when it becomes known, except with
+probability |S||A| m (1 − μ)^needed with m = min(|S| D, ⌊1/μ⌋) (:mod:`almostsure.learn.bounds`; the order in which
 choices are watched does not matter).  If all are complete, the shield's k is at least k* everywhere, and it never
-overspends.  It can only learn from what others do, or what was known before it began: demonstrations, logs, a
-simulator.
+overspends.  Since it never allows an unknown choice, it can only learn from transitions of other policies, or from
+earlier data: demonstrations, logs, a simulator.
 
-``unknown="allow"`` must be asked for by name.  It thinks the best of what it does not know, and is proved wrong by
-damage: **every violation reveals an outcome that was never seen before, and that hurts.  So there are at most as
-many violations as the model has damaging outcomes**, however long the agent runs.
+``unknown="allow"`` is optimistic: it assumes that unknown choices do no damage.  **Every violation reveals a damaging
+outcome that was never seen before, so there are at most as many violations as the model has damaging outcomes**,
+however long the agent runs.
 
-*Proof.*  Say that the agent plays a choice that the shield allows with K left, and takes damage d > K.  Had this
-outcome (s', d) been seen before, k(s, a) would be at least d + v(s') > K, and the choice refused.  So it is new;
+*Proof.*  Suppose that the agent plays a choice that the shield allows with K left, and takes damage d > K.  If this
+outcome (s', d) had been seen before, k(s, a) would be at least d + v(s') > K, and the choice refused.  So it is new;
 and d > K ≥ 0.  ∎
 
 In the same way, an allowed choice leads to a state without a safe action only by a surprise.
 
-What was learned belongs to one process.  The copies of a vector environment may share a shield; worker processes
-(``SubprocVecEnv``, ``AsyncVectorEnv``) would each learn for themselves and lose it all, so a shield refuses to be sent
-to one.
+A shield learns in one process.  The environments of a vector may share a shield.  Worker processes (``SubprocVecEnv``,
+``AsyncVectorEnv``) would each have a copy that learns separately, and all would be lost with the workers, so a shield
+cannot be sent to one.
 """
 
 from __future__ import annotations
@@ -66,40 +66,39 @@ from almostsure.shield.table import SparseTable, Table, table_of
 
 KIND = "learning shield"
 FILED = (*WATCHED, "surprises", "violations", "sums")
-ALONE = (
-    "an OnlineShield learns in one process: a copy in another one would learn for itself, and all of it would be lost. "
-    "Run the environments in this process (DummyVecEnv, SyncVectorEnv), or give workers a shield that has learned: "
-    "shield.freeze()."
+ONE_PROCESS = (
+    "an OnlineShield learns in one process: what a copy in another one learned would be lost. Run the environments in "
+    "this process (DummyVecEnv, SyncVectorEnv), or give workers a shield that learns no more: shield.freeze()."
 )
 
 
 @names_right_word
 @final
 class OnlineShield:
-    """Which actions keep the remaining budget, as far as is known by now.
+    """Which actions keep the remaining budget, according to the outcomes seen so far.
 
-    It is a :class:`almostsure.shield.Guard`: a run is (state, remaining), and :meth:`after` learns from what happened.
+    It is a :class:`almostsure.shield.Guard`: a run is (state, remaining), and :meth:`after` learns from its outcomes.
 
     Parameters
     ----------
     space
-        Which states and actions there are: a Gymnasium environment, of which nothing but its spaces is looked at; or a
-        model, a :class:`almostsure.learn.Sampler`, counts, the name of an example or file.  Nothing else is taken from
-        it; in particular not which outcomes a model has.
+        The states and actions: a Gymnasium environment, of which only the spaces are used; or a model, a
+        :class:`almostsure.learn.Sampler`, counts, the name of an example or file.  The outcomes of a model are not
+        used.
     num_states, actions, initial
-        What there is, in place of ``space`` or where the spaces of an environment do not say it: how many states can be
-        observed, how many actions every state has (or the ids for each state), and where episodes start.  Where nobody
-        says that, it is learned, too.
+        In place of ``space``, or if the spaces of an environment do not tell: the number of states that can be
+        observed, the number of actions of every state (or the ids for each state), and the states in which episodes
+        start.  By default the starts are learned, too.
     encode
         ``encode(observation) -> int`` for environments whose observations are not states; then give ``num_states``.
     unknown
-        What happens to choices that are not known: ``"refuse"`` them, or ``"allow"`` them until they are known to be
-        unsafe.  :mod:`almostsure.learn.online` says what each promises.
+        How to treat choices that are not known: ``"refuse"`` them, or ``"allow"`` them until they are known to be
+        unsafe.  :mod:`almostsure.learn.online` has the guarantee of each.
     needed
         How often a choice must have been watched to be known; with ``"refuse"`` only.  See
         :func:`almostsure.samples_needed`.
     known
-        What was learned before: counts of the same states and actions.
+        Outcomes that were seen before: counts of the same states and actions.
 
     Examples
     --------
@@ -107,14 +106,14 @@ class OnlineShield:
     >>> shield = asure.OnlineShield(asure.example("paper"), unknown="allow")
     >>> shield.allowed("circle", 0)
     array([0, 1])
-    >>> shield.watch("circle", "left", "circle", 1, remaining=0)  # it was wrong, and learns from it
+    >>> shield.watch("circle", "left", "circle", 1, remaining=0)  # a violation, and so a surprise
     True
     >>> shield.allowed("circle", 0), shield.allowed("circle", 1)
     (array([1]), array([0, 1]))
     >>> print(shield.ledger)
     1 step, 1 surprise (none raised the minimal budget of a state), 1 violation
       step 1: state 0, action 0 took 1 with 0 left (an outcome never seen before)
-    1 step of episodes that are not over, whose damage and interventions are not counted yet
+    1 step of unfinished episodes, whose damage and interventions are not counted yet
     """
 
     carries = ("remaining",)
@@ -143,19 +142,19 @@ class OnlineShield:
         self._index: dict[tuple[Any, Any], int] = {}  # choices by (state, action)
         if known is not None:
             self._watched.learn(known)
-        self._growing: GrowingBudget | None = None  # None: a choice became known, so budgets may have fallen
+        self._growing: GrowingBudget | None = None  # None: a choice became known, so budgets may have become smaller
         self._table: Table | None = None
         self._asked = 0  # look-ups since the last change
 
     def __reduce__(self) -> NoReturn:
-        raise ArgumentError(ALONE)
+        raise ArgumentError(ONE_PROCESS)
 
     # ------------------------------------------------------------------ runs
 
     def begin(self, state: Any, budget: int) -> Run:
         """The run (state, remaining) that begins in a state with a budget; for an array of states, two arrays.
 
-        Raises NoSafeAction where nothing is known to be safe.
+        Raises NoSafeAction if no action is allowed there.
         """
         self._check_process()
         remaining = check_budget(budget)
@@ -169,9 +168,9 @@ class OnlineShield:
         return states, np.full(states.shape, remaining, np.int64)
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None, *, reward: Any = 0.0) -> Run:
-        """The run after ``action`` led to ``next_state``, which is watched; for many runs, arrays of both.
+        """Watch a step and return the run after it; for many runs, arrays of both.
 
-        Raises ModelError if the damage is not said: there is no model that would know it.
+        Raises ModelError if no damage is given: there is no model that knows it.
         """
         state, remaining = run
         if np.ndim(state) == 0:
@@ -179,22 +178,22 @@ class OnlineShield:
                 choice = self._choice(state, action)
                 raise ModelError(
                     "an OnlineShield must be told the damage of every step, by an environment in info['damage'] or "
-                    f"info['cost']; nothing is said at {self.space.describe_choice(choice)}. Wrap an environment that "
-                    "does not say it in DamageTracker(env, damage).",
+                    f"info['cost']; there was none at {self.space.describe_choice(choice)}. Wrap an environment that "
+                    "does not report damage in DamageTracker(env, damage).",
                     state=int(self._states[choice]),
                     choice=choice,
                 )
             self.watch(state, action, next_state, damage, reward=reward, remaining=remaining)
             return self.space.state(next_state), int(remaining) - int(damage)
-        said = [None] * len(state) if damage is None else damage
-        steps = zip(state, remaining, action, next_state, said, np.broadcast_to(reward, len(state)), strict=True)
+        damages = [None] * len(state) if damage is None else damage
+        steps = zip(state, remaining, action, next_state, damages, np.broadcast_to(reward, len(state)), strict=True)
         runs = [self.after((s, left), a, s2, as_python(d), reward=r) for s, left, a, s2, d, r in steps]
         return np.array([run[0] for run in runs], np.int64), np.array([run[1] for run in runs], np.int64)
 
     def _check_process(self) -> None:
-        """Refuse to be a copy in another process, which a fork makes without asking."""
+        """Refuse to work as a copy in a forked process."""
         if os.getpid() != self._process:
-            raise ArgumentError(ALONE)
+            raise ArgumentError(ONE_PROCESS)
 
     # ------------------------------------------------------------------ watching
 
@@ -208,26 +207,26 @@ class OnlineShield:
         reward: float = 0.0,
         remaining: int | None = None,
     ) -> bool:
-        """Take in one transition; returns whether it was a surprise.
+        """Learn from one transition; returns whether it was a surprise.
 
         Parameters
         ----------
         state, action, next_state, damage, reward
-            What happened.  The next state of a step that ended its episode is ``space.end``, where there is one; where
-            there is none, call :meth:`end` afterwards.
+            The transition.  If it ended its episode, the next state is ``space.end``; if the space has no end, call
+            :meth:`end` afterwards.
         remaining
-            What was left of the budget before it, if violations are to be noted.
+            The remaining budget before it, if violations are to be noted.
         """
         choice, target = self._choice(state, action), self.space.state(next_state)
         loss, gain = damage_said(self.space, choice, damage), self._reward(reward, choice)
         left = None if remaining is None else whole("remaining", remaining)
         self._check_process()
-        was_allowed = left is None or bool(self._now().of_choice[choice] <= min(left, INFINITE - 1))
+        was_allowed = left is None or bool(self._current().of_choice[choice] <= min(left, INFINITE - 1))
         if self.unknown == "allow":
-            self._now()  # values to raise from
+            self._current()  # computes the values that a surprise may raise
         source = int(self._states[choice])
-        if target != source or loss:  # to stay there unhurt is what an end does too
-            self._watched.go_on(source)
+        if target != source or loss:  # an ended state also has steps that stay there without damage
+            self._watched.check_goes_on(source)
         self.ledger.steps += 1
         is_new = not self.counts.has_seen(choice, target, loss)
         with uninterrupted() if is_new else nullcontext():
@@ -249,14 +248,14 @@ class OnlineShield:
         times: int,
         reward: float = 0.0,
     ) -> None:
-        """Count ``times`` more of a transition that was watched before, for whoever runs many steps between surprises.
+        """Count ``times`` more of a transition that was watched before, for code that runs many steps at once.
 
         It changes the counts only: add the steps to ``ledger.steps`` yourself.
 
         Raises
         ------
         ModelError
-            If the transition was never watched: that would be a surprise, and must be told by :meth:`watch`.
+            If the transition was never watched: then it is a surprise, for :meth:`watch`.
         """
         choice, target = self._choice(state, action), self.space.state(next_state)
         loss = damage_said(self.space, choice, damage)
@@ -268,10 +267,10 @@ class OnlineShield:
         self._count(choice, target, loss, gain, more)
 
     def end(self, state: int | str) -> None:
-        """Take in that an episode ended in a state: nothing happens there any more.
+        """Note that an episode ended in a state: nothing happens there any more.
 
-        Where the space has an end of its own (that of an environment has), it is the next state of such a step, and
-        there is nothing to tell.
+        It is not needed if the space has an extra state for ended episodes (that of an environment has): then that is
+        the next state of the last step.
 
         Raises
         ------
@@ -279,25 +278,26 @@ class OnlineShield:
             If another episode went on from there.
         """
         if self._watched.end(self.space.state(state), self.needed):
-            self._now_known()
+            self._forget_budgets()
 
     def _count(self, choice: int, target: int, loss: int, gain: float, times: int) -> None:
         """Count an outcome, which may make its choice known."""
         before = int(self.counts.samples[choice])
         self.counts.see(choice, target, loss, gain, times=times)
         if before < self.needed <= before + times:
-            self._now_known()
+            self._forget_budgets()
 
     def _surprise(self, choice: int, target: int, loss: int) -> None:
-        """Raise what must be raised, and note how many states that is."""
+        """Raise budgets after a new outcome, and note for how many states."""
         state, action = int(self._states[choice]), int(self.space.choice_action[choice])
         raised, was_known = 0, self.unknown == "allow" or self.counts.samples[choice] > self.needed
-        if was_known and self._growing is not None:  # else refused until this moment, or solved anew when somebody asks
+        if was_known and self._growing is not None:  # else it was refused so far, or budgets will be solved anew
             raised = len(self._growing.add(state, action, target, loss))
             self._table, self._asked = None, 0
         self.ledger.note(Surprise(self.ledger.steps, state, action, target, loss, raised))
 
-    def _now_known(self) -> None:
+    def _forget_budgets(self) -> None:
+        """Have budgets solved anew, as a choice became known."""
         if self.unknown == "refuse":
             self._growing, self._table, self._asked = None, None, 0
 
@@ -319,10 +319,10 @@ class OnlineShield:
             raise ModelError(f"reward must be a finite number; got {reward!r} at {where}", choice=choice)
         return number
 
-    # ------------------------------------------------------------------ what is allowed
+    # ------------------------------------------------------------------ allowed actions
 
     def allowed(self, state: int | str, remaining: int) -> npt.NDArray[np.int64]:
-        """The ids of the actions that are safe at a state as far as is known, ascending; there is at least one.
+        """The ids of the actions that are allowed at a state, ascending; there is at least one.
 
         Raises
         ------
@@ -331,13 +331,13 @@ class OnlineShield:
         """
         s, left = self.space.state(state), whole("remaining", remaining)
         choices = self.space.choices(s)
-        safe = self._now().of_choice[choices.start : choices.stop] <= min(left, INFINITE - 1)
+        safe = self._current().of_choice[choices.start : choices.stop] <= min(left, INFINITE - 1)
         if left < 0 or not safe.any():
             self._refuse(s, left)
         return self.space.choice_action[choices.start : choices.stop][safe].astype(np.int64)
 
     def mask(self, states: npt.ArrayLike, remaining: npt.ArrayLike) -> Bools:
-        """Which actions are safe as far as is known, for many states at once: [n, num_actions].  No row is empty.
+        """A mask of the allowed actions for many states at once: [n, num_actions].  No row is empty.
 
         Raises
         ------
@@ -345,7 +345,7 @@ class OnlineShield:
             If any row would be empty.
         """
         s, left, shape = look_ups(self.space, states, remaining)
-        growing = self._now()
+        growing = self._current()
         stuck = (growing.of_state[s] > np.minimum(left, INFINITE - 1)) | (left < 0)
         if stuck.any():
             at = int(np.argmax(stuck))
@@ -354,7 +354,7 @@ class OnlineShield:
         return table.allows(s, np.minimum(left, table.highest)).reshape(*shape, self.space.num_actions)
 
     def _current_table(self, growing: GrowingBudget, asked: int) -> Table:
-        """A table of the present values, made anew only when it pays: there may be many surprises."""
+        """A table of the present values; a full one only after many look-ups, as each surprise makes it useless."""
         self._asked += asked
         if self._table is None:
             if self._asked < self.space.num_choices:
@@ -362,7 +362,8 @@ class OnlineShield:
             self._table = table_of(self.space, growing.of_choice[: self.space.num_choices])
         return self._table
 
-    def _now(self) -> GrowingBudget:
+    def _current(self) -> GrowingBudget:
+        """The present budgets, solved if a choice became known."""
         if self._growing is None:
             self._growing = GrowingBudget(minimal_budget(self.counts.to_mdp(self.unknown, known=self._known())))
         return self._growing
@@ -373,7 +374,7 @@ class OnlineShield:
         return np.asarray(known | self.counts.is_end())
 
     def _refuse(self, state: int, remaining: int) -> NoReturn:
-        needs = int(self._now().of_state[state])
+        needs = int(self._current().of_state[state])
         why = f"it needs {needs}" if needs < INFINITE else "no finite budget suffices there"
         if self.unknown == "refuse":
             known = self._known()
@@ -381,39 +382,39 @@ class OnlineShield:
                 rest = "" if needs >= INFINITE else f"it needs {needs}, as far as is known; "
                 why = f"{rest}some of its actions are unknown, and refused (unknown='allow' would allow them)"
             elif needs >= INFINITE and not known.all():
-                why = "its actions may lead to what is unknown"
+                why = "its actions may lead to unknown choices"
         raise no_safe_action(self.space, state, remaining, why)
 
-    # ------------------------------------------------------------------ what is known
+    # ------------------------------------------------------------------ what was learned
 
     @property
     def of_state(self) -> npt.NDArray[np.int32]:
-        """What every state needs, as far as is known, [num_states]; a copy."""
-        return self._now().of_state[: self.space.num_states].copy()
+        """The present minimal budget of every state, [num_states]; a copy."""
+        return self._current().of_state[: self.space.num_states].copy()
 
     @property
     def of_choice(self) -> npt.NDArray[np.int32]:
-        """What every choice needs, as far as is known, [num_choices]; a copy."""
-        return self._now().of_choice[: self.space.num_choices].copy()
+        """The present minimal budget of every choice, [num_choices]; a copy."""
+        return self._current().of_choice[: self.space.num_choices].copy()
 
     @property
     def starts(self) -> dict[int, float]:
-        """Where episodes start, and how probable that is: as the space says, or else as was seen; {} if nothing was."""
+        """The initial states and their probabilities: those of the space if it has any, or else as watched."""
         self._check_process()
         return self._watched.starts
 
     def freeze(self) -> Shield:
-        """A shield of what is known by now, that learns no more: to be handed on, saved or exported.
+        """A shield with the present minimal budgets that learns no more: to be sent to workers, saved or exported.
 
-        In an environment in which chance plays a part, more may happen than was seen.  A shield that has not learned of
-        it refuses to go on then (ModelMismatch), whereas the OnlineShield itself would learn from it.
+        If transitions are random, outcomes may happen that were never seen.  The frozen shield then raises
+        ModelMismatch, whereas the OnlineShield would learn from them.
         """
         found = self.starts
         starts = (np.array(list(found)), np.array(list(found.values()))) if found else None
         return Shield(minimal_budget(self.counts.to_mdp(self.unknown, known=self._known(), starts=starts)))
 
     def confidence(self, mu: float) -> Confidence:
-        """The probability with which the shield never overspends, if no outcome is rarer than ``mu``."""
+        """The probability that the shield never overspends, if no outcome is rarer than ``mu``."""
         mu, caveat, subject = unit("mu", mu), self.counts.caveat, "this shield never overspends"
         if self.unknown == "allow":
             caveat = f"Every violation reveals a damaging outcome that was never seen before. {caveat}".strip()
@@ -432,7 +433,7 @@ class OnlineShield:
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write all that was seen, and the ledger, to a safetensors file, atomically."""
+        """Write the counts and the ledger to a safetensors file, atomically."""
         arrays = {**self._watched.to_arrays(), **self.ledger.to_arrays()}
         strings = {
             "unknown": self.unknown,
@@ -445,19 +446,19 @@ class OnlineShield:
 
     @classmethod
     def load(cls, path: str | PathLike[str], space: Any = None, **options: Any) -> Self:
-        """Continue with a saved shield; ``space``, ``encode``, … are what it was made with.
+        """Load a saved shield; pass the ``space``, ``encode``, … with which it was made.
 
-        The file knows ``num_states``.
+        ``num_states`` is in the file.
         """
         file_name(path, "OnlineShield.load(path, space)")
         options = {"num_states": None, "actions": None, "initial": None, "encode": None, **options}
         arrays, strings = load_tensors(path, kind=KIND, model=None)
         if options["num_states"] is None and (space is None or options["encode"] is not None):
             options["num_states"] = _num_states(path, arrays, strings)
-        space = _no_counts(space, **options)
-        check_fingerprint(path, strings, kind=KIND, model=space.space.fingerprint)
+        counts = _no_counts(space, **options)
+        check_fingerprint(path, strings, kind=KIND, model=counts.space.fingerprint)
         with must_hold(path, "an online shield of this space"):
-            result = cls(space, unknown=strings["unknown"], needed=int(strings["needed"]))  # type: ignore[arg-type]
+            result = cls(counts, unknown=strings["unknown"], needed=int(strings["needed"]))  # type: ignore[arg-type]
             if set(arrays) != set(FILED):
                 raise ValueError(f"it must hold {', '.join(FILED)}; got {sorted(arrays)}")
             result._watched.restore(arrays)
@@ -468,7 +469,7 @@ class OnlineShield:
 
 
 def _num_states(path: Any, arrays: Mapping[str, npt.NDArray[Any]], strings: Mapping[str, str]) -> int:
-    """How many states can be observed, as a file says it."""
+    """The number of states that can be observed, from a file."""
     with must_hold(path, "an online shield"):
         number = int(strings["num_states"])
         if not 0 < number <= arrays["samples"].size:  # every state has a choice
@@ -479,7 +480,7 @@ def _num_states(path: Any, arrays: Mapping[str, npt.NDArray[Any]], strings: Mapp
 def _no_counts(
     space: Any, *, num_states: int | None, actions: Actions | None, initial: Initial | None, encode: Encode | None
 ) -> Counts:
-    """Counts that have seen nothing, of whatever says which states and actions there are."""
+    """Empty counts for the given states and actions."""
     if isinstance(space, Counts):
         return Counts(space.space, max_damage=space.max_damage, caveat=space.caveat, ended=space.ended)
     if isinstance(space, Space):

@@ -1,7 +1,7 @@
-"""A simulator at every state that was found: snapshots of it are taken, restored and stepped.
+"""Snapshots of a simulator at every state that was found: taking, restoring and stepping them.
 
-Snapshots are copies whose random generators go on (:mod:`almostsure.learn.copies`), or what the user's ``get_state``
-returns.  ``set_state`` may restore random generators too, so there they get another seed for every play.
+A snapshot is a copy that shares the random generators of the original (:mod:`almostsure.learn.copies`), or the value of
+the user's ``get_state``.  As ``set_state`` may restore random generators too, they are reseeded for every play then.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import numpy as np
 from almostsure.arguments import as_python
 from almostsure.crew import uninterrupted
 from almostsure.errors import ArgumentError, Blame, ModelError
-from almostsure.learn.copies import Chance, Frozen
+from almostsure.learn.copies import Frozen, Generators
 from almostsure.model.build.damage import TOLD, Damage, check_reset, damage_function, known_damage
 from almostsure.model.build.environment import check_layers, discrete_size
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.wording import brief
 
 PLAYS = 4  # of every action in every state
-WALK = 50  # steps at random from every state, where choices were sampled
-FOREVER = 2**62  # steps that a TimeLimit allows
+WALK = 50  # random steps from every state, if choices were sampled
+FOREVER = 2**62  # steps after which a TimeLimit truncates during the exploration
 
-Ways = dict[Any, tuple[Frozen, Any]]  # by state: the simulator there, and what it shows
+Snapshots = dict[Any, tuple[Frozen, Any]]  # by state: a snapshot and the observation there
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Ended:
-    """The state of an episode that is over, after it showed ``state``."""
+    """The state after an episode ended, if its last observation was that of ``state``."""
 
     state: Hashable
 
@@ -44,7 +44,7 @@ class Ended:
 
 
 class Arrival(NamedTuple):
-    """Where a step led."""
+    """The result of a step."""
 
     state: Hashable
     reward: float
@@ -55,11 +55,11 @@ class Arrival(NamedTuple):
 
 
 def _function(damage: Damage | str) -> Damage:
-    """The damage as a function; if it is none, the message says that entries of info may be named, too."""
+    """The damage as a function; the error for anything else also mentions the entries of info."""
     try:
         return damage_function(damage)
     except ModelError as error:
-        error.args = (f"{error} An entry of info may be named, too: {' or '.join(map(repr, TOLD))}.",)
+        error.args = (f"{error} Or name an entry of info: {' or '.join(map(repr, TOLD))}.",)
         raise
 
 
@@ -90,23 +90,23 @@ class Simulator:
             raise ArgumentError("get_state and set_state must be given together")
         self.num_actions = size
         self.env, self.key = env, key
-        self.told: tuple[str, ...] = TOLD  # which entries of info say the damage, where no function does
+        self.damage_keys: tuple[str, ...] = TOLD  # the entries of info that may hold the damage
         self.damage = None
         if isinstance(damage, str) and damage in TOLD:
-            self.told = (damage,)
+            self.damage_keys = (damage,)
         else:
             self.damage = known_damage(env) if damage is None else _function(damage)
         self.get_state, self.set_state = get_state, set_state
-        self.snapshots: Ways = {}
-        self.others: Ways = {}  # from another way to the state
+        self.snapshots: Snapshots = {}
+        self.second_snapshots: Snapshots = {}  # of states that were reached by two paths
         self.arrivals: dict[tuple[Any, int], Arrival] = {}
         self.seeds: Sequence[int] = ()  # of the resets
-        self.chance = Chance()
+        self.generators = Generators()
         self.plays = 0  # how often a snapshot was restored
 
     @contextmanager
-    def uncut(self) -> Iterator[None]:
-        """Let no TimeLimit inside cut the exploration short: being cut is not an end.  Afterwards they cut again."""
+    def untruncated(self) -> Iterator[None]:
+        """Suspend all TimeLimit wrappers inside: truncation is not termination."""
         limits, env = [], self.env
         while env is not None:
             if hasattr(env, "_max_episode_steps"):
@@ -121,13 +121,13 @@ class Simulator:
                 layer._max_episode_steps = steps
 
     def starts(self, seeds: Sequence[int]) -> dict[Hashable, float]:
-        """Begin with each seed; returns the initial states, and how often each was one."""
+        """Reset with each seed; returns the initial states with their relative frequencies."""
         self.seeds = seeds
         times: Counter[Hashable] = Counter()
         for seed in seeds:
             observation = self._reset(seed)
-            # Also generators that a reset does not seed: the same seed plays the same.
-            self.chance.reseed(self.env, seed)
+            # Also reseeds generators that the reset does not, so that the same seed gives the same results.
+            self.generators.reseed(self.env, seed)
             state = self._key(observation)
             try:
                 times[state] += 1
@@ -137,116 +137,123 @@ class Simulator:
                     f"key must return a hashable value, such as a tuple of numbers; it returned {kind}"
                 ) from None
             if state not in self.snapshots:
-                with self.uncut():
+                with self.untruncated():
                     self.snapshots[state] = self._snapshot(self.env), observation
         return {state: number / len(seeds) for state, number in times.items()}
 
     @property
     def starts_in_words(self) -> str:
-        """Which starts were seen, as a sentence."""
+        """How the starts were found, as a sentence."""
         resets = len(self.seeds)
         return (
             "Its start was observed in one reset." if resets == 1 else f"Its starts were observed in {resets:,} resets."
         )
 
     def after_resets(self) -> Iterator[tuple[Any, int, Arrival]]:
-        """Every action after every reset, as (state, action, where it led): equal starts may hide different things."""
+        """Play every action after every reset: equal initial states may differ in hidden state.
+
+        Yields (state, action, arrival).
+        """
         for seed in self.seeds:
             observation = self._reset(seed)
             state, snapshot = self._key(observation), self._snapshot(self.env)
             if state not in self.snapshots:
-                raise ModelError(f"reset(seed={seed}) began in {state!r}, and elsewhere before: it must heed its seed")
+                raise ModelError(
+                    "reset must begin in the same state for the same seed; "
+                    f"reset(seed={seed}) began in {state!r}, and in another state before"
+                )
             for action in range(self.num_actions):
                 yield state, action, self._step((snapshot, observation), action)[0]
 
     def actions(self, state: Any) -> range:
-        """What can be played in a state: everything, or nothing where an episode ended."""
+        """The actions of a state: all, or none if an episode ended."""
         return range(0 if isinstance(state, Ended) else self.num_actions)
 
     def outcomes(self, state: Any, action: int) -> list[tuple[float, Hashable, float, int]]:
-        """The one outcome of an action, played several times unless it is known."""
+        """The one outcome of an action, which is played several times when it is first asked for."""
         if (state, action) in self.arrivals:
             return [(1.0, *self.arrivals[state, action])]
-        ways: Ways = {}
-        arrival = self.play(state, action, ways, second=True)
+        new: Snapshots = {}
+        arrival = self.play(state, action, new, second=True)
         for _ in range(PLAYS - 1):
-            again = self.play(state, action, ways)
+            again = self.play(state, action, new)
             if arrival == again:
                 continue
             raise ModelError(
                 f"the environment is not deterministic: from {state!r}, action {action} led to {arrival} and "
-                f"then to {again}. If chance plays a part, sample it: explore(env, mu=…, delta=…); "
-                "if the observation does not show all that matters, pass key."
+                f"then to {again}. If its transitions are random, sample them: explore(env, mu=…, delta=…); "
+                "if observations contain more than the state, pass key."
             )
-        with uninterrupted():  # or the same way would be taken for a second one when the exploration goes on
-            self.keep(ways)
+        with uninterrupted():  # otherwise the same path could be kept again as a second one
+            self.keep(new)
             self.arrivals[state, action] = arrival
         return [(1.0, *arrival)]
 
     def check_keys(self) -> None:
-        """What comes next must depend on the state alone, not on the way to it."""
-        reached = ((s, a, self._step(self.others[s], a)[0]) for s, a in self.arrivals if s in self.others)
+        """Check that what happens next depends on the state alone, not on the path to it."""
+        second = self.second_snapshots
+        reached = ((s, a, self._step(second[s], a)[0]) for s, a in self.arrivals if s in second)
         for state, action, again in chain(reached, self.after_resets()):
             if again != (arrival := self.arrivals[state, action]):
                 raise ModelError(
-                    f"the state {state!r} does not decide what comes next: action {action} led to {arrival} on "
-                    f"one way to it, and to {again} on another. Pass a key that tells the two apart."
+                    f"the state {state!r} does not determine what happens next: action {action} led to {arrival} "
+                    f"after one path to it, and to {again} after another. Pass a key that distinguishes the two."
                 )
 
-    def play(self, state: Any, action: int, ways: Ways, *, second: bool = False) -> Arrival:
-        """One step from a state, whatever chance makes of it this time.
+    def play(self, state: Any, action: int, new: Snapshots, *, second: bool = False) -> Arrival:
+        """Play an action once.
 
-        Where it leads to a state that is new, or if asked for to one that was reached on one way only, ``ways`` gets
-        a snapshot there, for :meth:`keep` when all plays of the step are done.
+        If it leads to a new state (with ``second``, also to one that has no second snapshot), a snapshot is added to
+        ``new``, for :meth:`keep` after all plays of the action.
         """
         arrival, env, shown = self._step(self.snapshots[state], action)
         found = arrival.state
-        known = found in self.snapshots and not (second and found not in self.others)
-        if not (known or found in ways or isinstance(found, Ended)):
-            ways[found] = self._snapshot(env), shown
+        known = found in self.snapshots and not (second and found not in self.second_snapshots)
+        if not (known or found in new or isinstance(found, Ended)):
+            new[found] = self._snapshot(env), shown
         return arrival
 
-    def keep(self, ways: Ways) -> None:
-        """Remember ways to states: the first one to a state is where it is played from, the second one a check."""
-        for state, way in ways.items():
-            (self.others if state in self.snapshots else self.snapshots)[state] = way
+    def keep(self, new: Snapshots) -> None:
+        """Keep snapshots: actions are played from the first of a state; the second is for :meth:`check_keys`."""
+        for state, snapshot in new.items():
+            (self.second_snapshots if state in self.snapshots else self.snapshots)[state] = snapshot
 
     def walk(self, state: Any, rng: np.random.Generator) -> Iterator[tuple[Any, int, Arrival]]:
-        """Random steps from a state, as (state, action, where it led), until the episode ends."""
+        """Random steps from a state until the episode ends, as (state, action, arrival)."""
         snapshot, shown = self.snapshots[state]
         env = self._restored(snapshot)
         for _ in range(WALK):
             action = int(rng.integers(self.num_actions))
-            arrival, shown = self._taken(env, shown, action)
+            arrival, shown = self._step_env(env, shown, action)
             yield state, action, arrival
             if isinstance(arrival.state, Ended):
                 return
             state = arrival.state
 
-    def _step(self, here: tuple[Frozen, Any], action: int) -> tuple[Arrival, Any, Any]:
-        """Where a step leads, the environment there, and what it shows."""
-        snapshot, before = here
+    def _step(self, start: tuple[Frozen, Any], action: int) -> tuple[Arrival, Any, Any]:
+        """Play an action from a snapshot; returns the arrival, the environment and the observation."""
+        snapshot, before = start
         env = self._restored(snapshot)
-        arrival, shown = self._taken(env, before, action)
+        arrival, shown = self._step_env(env, before, action)
         return arrival, env, shown
 
-    def _taken(self, env: Any, before: Any, action: int) -> tuple[Arrival, Any]:
-        """Where a step led, and what the environment shows there."""
+    def _step_env(self, env: Any, before: Any, action: int) -> tuple[Arrival, Any]:
+        """Step an environment that showed ``before``; returns the arrival and the observation."""
         with Blame(lambda: f"the environment failed at step({action}), after it showed {brief(before)}"):
             observation, reward, terminated, _, info = env.step(action)
             reward, terminated = float(reward), bool(terminated)
         if not math.isfinite(reward):
             raise ModelError(f"reward must be a finite number; got {reward} after action {action} from {brief(before)}")
-        hurt = self._damage(before, action, observation, reward, terminated, info)
+        damage = self._damage(before, action, observation, reward, terminated, info)
         reached = self._key(observation)
-        return Arrival(Ended(reached) if terminated else reached, reward, hurt), observation
+        return Arrival(Ended(reached) if terminated else reached, reward, damage), observation
 
     def _reset(self, seed: int) -> Any:
-        """What the environment shows at the start of an episode."""
+        """Reset the environment; returns the observation."""
         with Blame(lambda: f"the environment failed at reset(seed={seed})"):
             observation, info = self.env.reset(seed=seed)
         if self.damage is None:
-            check_reset(info, *self.told)
+            check_reset(info, *self.damage_keys)
         return observation
 
     def _key(self, observation: Any) -> Hashable:
@@ -256,21 +263,23 @@ class Simulator:
 
     def _damage(self, *outcome: Any) -> int:
         *five, info = outcome
-        told = (info[name] for name in self.told if name in info)
+        reported = (info[key] for key in self.damage_keys if key in info)
         with Blame(lambda: f"damage failed for {', '.join(map(brief, five))}"):
-            said = self.damage(*five) if self.damage is not None else next(told, None)
-        if said is None:
-            none = " and no ".join(map(repr, self.told))
-            raise ModelError(f"the environment says no damage: info has no {none}. Pass damage=, a rule or a function.")
-        number = as_damage(said)
+            damage = self.damage(*five) if self.damage is not None else next(reported, None)
+        if damage is None:
+            none = " and no ".join(map(repr, self.damage_keys))
+            raise ModelError(
+                f"the environment does not report damage: info has no {none}. Pass damage=, a rule or a function."
+            )
+        number = as_damage(damage)
         if number is None:
-            raise ModelError(f"damage must be a whole number 0 … {MAX_DAMAGE}; got {said!r} after action {five[1]!r}")
+            raise ModelError(f"damage must be a whole number 0 … {MAX_DAMAGE}; got {damage!r} after action {five[1]!r}")
         return number
 
     def _snapshot(self, env: Any) -> Frozen:
         thing, what, remedy = env, "the environment", "Pass get_state and set_state."
         if self.get_state is not None:
-            what, remedy = "what get_state returned", "Let it return plain values."
+            what, remedy = "the value of get_state", "Let it return plain values."
             with Blame(lambda: "get_state failed"):
                 thing = self.get_state(env)
         try:
@@ -282,9 +291,9 @@ class Simulator:
         self.plays += 1
         if self.set_state is None:
             return snapshot()
-        with Blame(lambda: "set_state failed for what get_state had returned"):
+        with Blame(lambda: "set_state failed for a value of get_state"):
             self.set_state(self.env, snapshot())
-        self.chance.reseed(self.env, self.seeds[0], self.plays)
+        self.generators.reseed(self.env, self.seeds[0], self.plays)
         return self.env
 
 

@@ -1,4 +1,4 @@
-"""Comparing learners: tidy rows, exact judgement, curves with bands, and errors that say what to do."""
+"""Comparing learners: tidy rows, exact evaluation, curves with bands, and errors that say what to do."""
 
 import csv
 import math
@@ -18,19 +18,19 @@ from almostsure.errors import (
 )
 from almostsure.learn import FunctionSampler, OnlineShield
 from almostsure.learn.comparison.compare import Learner, Training, compare
-from almostsure.learn.comparison.result import CUT, MARKED, WHOSE, _curve, track
+from almostsure.learn.comparison.result import COLUMNS, MARKED, TRUNCATED, _curve, track
 from almostsure.learn.deployment import MAX_STEPS, mean_and_margin, truncated_sums
 from almostsure.learn.learners import ShieldedQ
 from almostsure.learn.learners.world import playground
 
-COLUMNS = {
+KEYS = {
     "learner", "seed", "steps", "training_episodes", "training_violations", "training_violation_rate",
     "deployed_return", "fraction_of_optimum", "deployed_overspend", "deployed_mean_damage",
 }  # fmt: skip
 
 
 class Fixed:
-    """A learner that knows its policy, and pretends to have trained for three episodes."""
+    """A learner that returns a given policy, and pretends to have trained for three episodes."""
 
     def __init__(self, policy, name="fixed", fail=None):
         self.policy, self.name, self.fail = policy, name, fail
@@ -52,12 +52,12 @@ def small(corridor):
     return compare(corridor, 2, steps=2_000, seeds=2)
 
 
-# ---------------------------------------------------------------------- what comes out
+# ---------------------------------------------------------------------- results
 
 
 def test_rows_are_tidy(small):
     assert len(small.rows) == 5 * 2
-    assert all(set(row) >= COLUMNS for row in small.rows)
+    assert all(set(row) >= KEYS for row in small.rows)
     assert [row["learner"] for row in small.rows[::2]] == list(small.learners)
     for row in small.rows:
         assert row["training_violation_rate"] == row["training_violations"] / row["training_episodes"]
@@ -83,8 +83,8 @@ def test_the_optimum_is_one_and_random_play_is_zero(corridor):
     assert rows[1]["deployed_mean_damage"] == exact.expected_damage
 
 
-def test_what_is_infinite_is_truncated():
-    """Waiting costs 1 for ever: minus infinity, so that an episode of MAX_STEPS steps is judged."""
+def test_an_infinite_return_is_that_of_truncated_episodes():
+    """Waiting for ever at a reward of −1 has return −∞, which an episode of MAX_STEPS steps replaces."""
     mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [-1, 3], [0, 0], terminal=[1])
     row = compare(mdp, 0, [Fixed(asure.Policy.from_table(mdp, [0, 0]))], steps=10, seeds=1).rows[0]
     assert row["deployed_return"] == -MAX_STEPS
@@ -92,7 +92,7 @@ def test_what_is_infinite_is_truncated():
     assert row["deployed_overspend"] == 0
 
 
-def test_truncated_sums_of_what_ends_are_exact(hazard):
+def test_truncated_sums_are_exact_if_episodes_end(hazard):
     solution = asure.solve_policy(hazard, asure.AlmostSure(3))
     exact = asure.evaluate(hazard, solution.policy)
     assert truncated_sums(hazard, solution.policy, 3, 500) == pytest.approx(
@@ -143,7 +143,7 @@ def test_curves(corridor):
     assert last.steps.tolist() == list(range(4, 101, 4))
 
 
-def test_bands_show_what_was_seen_of_few_seeds_and_nothing_impossible_of_many():
+def test_bands_are_ranges_of_few_seeds_and_never_show_impossible_values():
     steps, values = np.array([10]), np.array([[0.0], [0.0], [2.0], [0.0], [0.0]])
     few, many = _curve(steps, values[1:3], 3.0), _curve(steps, values, 3.0)
     mean, margin = mean_and_margin(values)
@@ -155,7 +155,7 @@ def test_bands_show_what_was_seen_of_few_seeds_and_nothing_impossible_of_many():
     assert np.isnan(_curve(steps, values[:1], 3.0).upper).all()
 
 
-def test_tables_show_what_was_seen_of_few_seeds_and_intervals_of_many(corridor):
+def test_tables_show_ranges_of_few_seeds_and_intervals_of_many(corridor):
     result = compare(corridor, 2, "shielded", steps=50, seeds=1)
 
     def table(*overspends):
@@ -170,23 +170,23 @@ def test_tables_show_what_was_seen_of_few_seeds_and_intervals_of_many(corridor):
     assert "  0.49  " in repr(table(0.49))
 
 
-def test_a_mark_says_when_a_learner_overspent(corridor):
+def test_learners_that_overspent_are_marked(corridor):
     policy = asure.solve_policy(corridor, asure.AlmostSure(2)).policy
     result = compare(corridor, 2, Fixed(policy), steps=100, seeds=2)  # it reports an episode that took 3
     row, _, notes = repr(result).splitlines()[1:]
     assert row.endswith("✕ overspent in training")
-    assert notes == f"{WHOSE}; {MARKED}"
+    assert notes == f"{COLUMNS}; {MARKED}"
     assert "✕ overspent in training" in result._repr_html_()
     assert result.curves["fixed"]["damage"].upper.max() == 3
 
 
-def test_what_would_be_infinite_is_said_to_be_cut():
+def test_a_note_says_that_returns_are_truncated():
     loop = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [-1, -1], [0, 0], terminal=[1])
     goes_on = Fixed(asure.Policy.from_table(loop, [0, 0]))
     result = compare(loop, 2, goes_on, steps=100, seeds=1)
     assert result.rows[0]["deployed_return"] == -1000
-    assert repr(result).splitlines()[-1] == CUT
-    assert "of 1,000 steps" in CUT
+    assert repr(result).splitlines()[-1] == TRUNCATED
+    assert "of 1,000 steps" in TRUNCATED
 
 
 def test_curves_begin_where_the_first_episode_ends():
@@ -205,7 +205,7 @@ def test_margins_are_students():
     assert np.isnan(mean_and_margin(np.array([[1.0]]))[1]).all()
 
 
-# ---------------------------------------------------------------------- ways out
+# ---------------------------------------------------------------------- text, files and plots
 
 
 def test_text_html_and_csv(small, tmp_path):
@@ -236,7 +236,7 @@ def test_the_plot_has_a_panel_for_each_measure(small):
     ("learners", "error", "match"),
     [
         ("sheilded", UnknownName, "unknown learner 'sheilded'. Did you mean 'shielded'"),
-        ([ShieldedQ()] * 2, ArgumentError, "each with another name"),
+        ([ShieldedQ()] * 2, ArgumentError, "with different names"),
         ([], ArgumentError, "one or more"),
         ([ShieldedQ], ArgumentError, "must be a name or have name and train"),
         (3, ArgumentError, "learners must be names or learners; got 3"),
@@ -264,12 +264,12 @@ def test_bad_numbers(corridor, options, match):
         compare(corridor, 2, "shielded", **{"steps": 10, "seeds": 1, **options})
 
 
-def test_a_total_that_is_not_enough():
+def test_a_budget_that_is_not_enough():
     with pytest.raises(Infeasible, match=r"a budget of 1 is not enough at the start: .* needs 2"):
         compare("quicksand", 1, steps=10, seeds=1)
 
 
-def test_a_learner_that_returns_something_else(corridor):
+def test_a_learner_must_return_a_training(corridor):
     class Wrong:
         name = "wrong"
 
@@ -286,7 +286,7 @@ def test_training_columns_must_fit():
         Training(policy, np.array([1, 2]), np.array([1.0]), np.array([0]))
 
 
-def test_ctrl_c_keeps_what_is_finished(corridor):
+def test_ctrl_c_keeps_the_finished_runs(corridor):
     policy = asure.solve_policy(corridor, asure.AlmostSure(2)).policy
     with pytest.raises(Interrupted, match="stopped after 1 of 3 runs") as caught:
         compare(corridor, 2, Fixed(policy, fail=KeyboardInterrupt()), steps=10, seeds=3)
@@ -296,7 +296,7 @@ def test_ctrl_c_keeps_what_is_finished(corridor):
     assert "no run was finished" in repr(caught.value.kept)
 
 
-def test_ctrl_c_before_the_first_run_is_of_the_comparison(corridor, monkeypatch):
+def test_ctrl_c_before_the_first_run_keeps_nothing(corridor, monkeypatch):
     def stopped(*_args):
         raise Interrupted("a solution is in the error's kept", kept="a solution")
 
@@ -313,7 +313,7 @@ def coin(state, action, rng):
     return (0, 1.0, int(rng.random() < 0.5)) if action == 0 else (1, 0.0, 0)
 
 
-def test_a_sampler_is_judged_by_playing():
+def test_policies_for_a_sampler_are_evaluated_by_playing():
     sampler = FunctionSampler(coin, 2, 2, terminal=[1], max_damage=1)
     learned = asure.learn_minimal_budget(sampler, mu=0.2, delta=0.01, seed=1)
     every = [ShieldedQ(shield=learned.shield), "unconstrained", "lagrangian", "saute", "one-step"]
@@ -326,7 +326,7 @@ def test_a_sampler_is_judged_by_playing():
     assert abs(shielded["deployed_return"] - 4) < 0.5  # two tails take 4 tosses on average
     assert rows["unconstrained Q-learning"]["deployed_overspend"] == 1
     assert np.isnan(shielded["fraction_of_optimum"])
-    assert "judged by 1,000 episodes" in str(result)
+    assert "evaluated in 1,000 episodes" in str(result)
 
 
 def test_a_comparison_in_a_learned_model_says_so(corridor):
@@ -338,14 +338,14 @@ def test_a_comparison_in_a_learned_model_says_so(corridor):
     assert "the model" not in str(compare(corridor, 2, "shielded", steps=200, seeds=1))
 
 
-def test_without_a_shield_one_is_learned_along():
+def test_the_default_shield_for_a_sampler_learns_during_training():
     result = asure.compare(FunctionSampler(coin, 2, 2, terminal=[1], max_damage=1), 2, "shielded", steps=500, seeds=1)
     assert result.rows[0]["training_violations"] <= 1  # there is one damaging outcome
 
 
-def test_a_sampler_is_asked_only_about_what_play_leads_to():
+def test_a_sampler_is_only_called_for_reachable_states():
     def step(state, action, rng):
-        return {0: (3, -1.0, action), 3: (4, 5.0, 0)}[state]  # KeyError at 1 and 2, numbers that nothing leads to
+        return {0: (3, -1.0, action), 3: (4, 5.0, 0)}[state]  # KeyError at 1 and 2, which cannot be reached
 
     sampler = FunctionSampler(step, 5, 2, terminal=[4], max_damage=1)
     assert playground(sampler).rewards == (-1, 5)
@@ -354,7 +354,7 @@ def test_a_sampler_is_asked_only_about_what_play_leads_to():
     assert playground(FunctionSampler(step, 5, 2, terminal=[4], initial=4, max_damage=1)).rewards == (0, 0)
 
 
-def test_environments_are_models_where_they_have_a_table():
+def test_environments_with_a_table_are_models():
     result = asure.compare("CliffWalking-v1", 1, "shielded", steps=500, seeds=1)
     assert result.sampled_episodes is None
     assert result.rows[0]["training_violations"] == 0

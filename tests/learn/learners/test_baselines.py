@@ -17,7 +17,7 @@ def test_the_one_step_mask_of_tables_and_networks(name):
     for layer, remaining in enumerate([0, 1, 2, -1]):
         rows = mask(states, np.full(states.size, remaining))
         assert np.array_equal(rows[owner, mdp.choice_action], table[layer])
-    assert np.logical_or.reduceat(table, mdp.choice_ptr[:-1].astype(np.int64), axis=1).all()  # something everywhere
+    assert np.logical_or.reduceat(table, mdp.choice_ptr[:-1].astype(np.int64), axis=1).all()
 
 
 def test_the_penalty_is_worse_than_any_step():

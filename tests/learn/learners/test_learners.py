@@ -1,4 +1,4 @@
-"""Tabular learners: the shielded ones never overspend, all of them learn, compiled code does what plain code does."""
+"""Tabular learners: shielded ones never overspend, all of them learn, and compiled code agrees with plain code."""
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def test_no_violation_in_long_training(kind, hazard):
         assert asure.evaluate(hazard, training.policy, budget=3).overspends == 0
 
 
-def test_a_consistent_shield_learns_nothing_new(hazard):
+def test_a_complete_shield_learns_nothing_new(hazard):
     careful = OnlineShield(hazard, needed=200, known=count_outcomes(hazard, 200, seed=1))
     before = careful.of_choice
     exact = ShieldedQ().train(hazard, 3, steps=50_000, seed=0)
@@ -88,7 +88,7 @@ def test_a_consistent_shield_learns_nothing_new(hazard):
     assert not careful.ledger.violations
 
 
-def test_one_step_masking_is_not_enough():
+def test_one_step_masking_overspends():
     corridor = asure.example("corridor")
     masked = MaskedQ().train(corridor, 2, steps=4_000, seed=0)
     assert (masked.damages > 2).mean() > 0.5
@@ -98,20 +98,20 @@ def test_one_step_masking_is_not_enough():
     assert asure.evaluate(corridor, shielded.policy, budget=2).overspends == 0
 
 
-def test_one_step_masking_holds_where_one_step_is_all():
+def test_one_step_masking_suffices_if_no_damage_is_forced_later():
     paper = asure.example("paper")
     training = MaskedQ().train(paper, 3, steps=2_000, seed=0)
     assert training.damages.max() <= 3
 
 
 def rarely_hurts(chance):
-    """One step, which hurts with a small probability."""
+    """One step, which does damage with a small probability."""
     outcomes = [0, 0], [0, 0], [1, 1], [1 - chance, chance], [1.0, 1.0], [0, 1]
     return asure.from_transitions(*outcomes, terminal=[1])
 
 
-def test_a_shield_that_is_wrong_is_judged_exactly():
-    """It knows of no damage at all, and training meets none: what is deployed overspends, and says so."""
+def test_the_evaluation_finds_rare_overspending_under_a_wrong_shield():
+    """Neither the shield nor training has seen any damage, but the deployed policy may overspend."""
     mdp = rarely_hurts(1e-5)
     ignorant = Shield(asure.minimal_budget(count_outcomes(mdp, 10, seed=0).to_mdp()))
     training = ShieldedQ(shield=ignorant).train(mdp, 0, steps=500, seed=0)
@@ -121,8 +121,8 @@ def test_a_shield_that_is_wrong_is_judged_exactly():
 
 @pytest.mark.parametrize("steps", [500, 50_000], ids=["plain", "compiled"])
 @pytest.mark.parametrize("sampled", [False, True])
-def test_what_a_shield_does_not_foresee_is_refused(steps, sampled):
-    """Overspending under a shield that learns no more is an error, never only counted."""
+def test_outcomes_that_are_impossible_in_the_shields_model_are_refused(steps, sampled):
+    """Overspending under a shield that learns no more is an error, and is not only counted."""
     mdp = rarely_hurts(0.01)
     ignorant = Shield(asure.minimal_budget(count_outcomes(rarely_hurts(1e-9), 10, seed=0).to_mdp()))
 
@@ -136,7 +136,7 @@ def test_what_a_shield_does_not_foresee_is_refused(steps, sampled):
         asure.compare(world, 1, ShieldedQ(shield=ignorant), steps=steps, seeds=1)
 
 
-def test_what_a_frozen_shield_never_saw_is_refused():
+def test_outcomes_that_a_frozen_shield_never_saw_are_refused():
     paper = asure.example("paper")
     with pytest.raises(ModelMismatch, match="says is impossible"):
         ShieldedQ(shield=optimistic(paper).freeze()).train(paper, 1, steps=500, seed=0)
@@ -169,7 +169,7 @@ def test_a_shield_of_other_actions_is_refused(actions):
         ShieldedQ(shield=shield).train(sampler, 1, steps=100, seed=0)
 
 
-def test_a_shield_that_knows_nothing_safe_where_episodes_start_is_refused():
+def test_a_shield_without_a_safe_action_in_an_initial_state_is_refused():
     rows = [0, 1], [0, 0], [2, 2], [1.0, 1.0], [0.0, 0.0], [0, 0]
     one = asure.from_transitions(*rows, terminal=[2])
     both = asure.from_transitions(*rows, terminal=[2], initial={0: 0.5, 1: 0.5})
@@ -205,7 +205,7 @@ def test_the_second_experiment_of_the_paper():
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_truncation_is_not_termination(kind):
-    """Every episode is truncated after one step; still the large reward later is preferred."""
+    """Although every episode is truncated after one step, the larger reward later is preferred."""
     mdp = asure.from_transitions(
         [0, 0, 1], [0, 1, 0], [2, 1, 2], [1] * 3, [1, 0, 5], [0] * 3, terminal=[2], initial={0: 0.5, 1: 0.5}
     )
@@ -214,7 +214,7 @@ def test_truncation_is_not_termination(kind):
 
 
 @pytest.mark.parametrize("kind", SHIELDED)
-def test_a_start_that_is_over_at_once(kind):
+def test_an_initial_state_may_be_terminal(kind):
     mdp = asure.from_transitions([0], [0], [1], [1.0], [1.0], [0], terminal=[1], initial={0: 0.5, 1: 0.5})
     training = kind().train(mdp, 0, steps=100, seed=0)
     assert set(training.returns.tolist()) == {0.0, 1.0}
@@ -227,7 +227,7 @@ def test_a_price_of_damage_lowers_it(hazard):
     assert free.expected_return > priced.expected_return or np.isinf(free.expected_return)
 
 
-def test_overspending_is_punished():
+def test_the_penalty_deters_from_overspending():
     mdp = asure.example("corridor")
     policy = SauteQ().train(mdp, 2, steps=20_000, seed=0).policy
     assert asure.evaluate(mdp, policy).expected_return == pytest.approx(9)
@@ -236,7 +236,7 @@ def test_overspending_is_punished():
 
 
 @pytest.mark.parametrize("rewards", [(-1.0, -1.5), (0.0, 0.0)])
-def test_the_usual_penalty_is_worse_than_any_step(rewards):
+def test_the_default_penalty_is_worse_than_any_step(rewards):
     mdp = asure.from_transitions([0, 0], [0, 1], [1, 1], [1, 1], rewards, [1, 0], terminal=[1])
     policy = SauteQ().train(mdp, 0, steps=2_000, seed=0).policy
     assert asure.evaluate(mdp, policy).overspends == 0
@@ -312,11 +312,11 @@ def everywhere(mdp):
 
 @settings(max_examples=30, deadline=None)
 @given(mdps(max_damage=2), st.integers(0, 2**30))
-def test_barriers_are_the_choices_that_need_more_than_nothing(mdp, seed):
+def test_doomed_choices_need_a_budget_above_0(mdp, seed):
     minimal = asure.minimal_budget(mdp)
     assume(minimal.smallest_budget() == 0)
     found = learn_barrier(mdp, steps=300, seed=seed, max_steps=10)
-    assert not (found.doomed & (minimal.of_choice == 0)).any()  # never too careful
+    assert not (found.doomed & (minimal.of_choice == 0)).any()
     violations = found.shield.ledger.violations
     assert all(v.new and v.allowed and v.damage > 0 for v in violations)
     assert len(violations) == int((found.training.damages > 0).sum())
@@ -339,7 +339,7 @@ def test_a_doomed_start_is_noticed():
         learn_barrier("quicksand", steps=5_000)
 
 
-def test_every_state_as_a_start_teaches_every_choice():
+def test_the_whole_barrier_is_found_if_episodes_start_in_every_state():
     mdp = everywhere(asure.example("paper", damage_probability=0.5))
     found = learn_barrier(mdp, steps=500)
     assert np.array_equal(found.doomed, asure.minimal_budget(mdp).of_choice > 0)
@@ -369,7 +369,7 @@ def test_max_steps_must_be_a_number_of_steps(kind):
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_totals_and_seeds_are_checked(kind, hazard):
+def test_budgets_and_seeds_are_checked(kind, hazard):
     with pytest.raises(ArgumentError, match="budget must be a whole number, 0 or more"):
         kind().train(hazard, -1, steps=10, seed=0)
     with pytest.raises(ArgumentError, match="seed must be at least 0"):
@@ -390,7 +390,7 @@ def test_other_settings_are_checked():
     with pytest.raises(ArgumentError, match="replays must be at least 0"):
         ShieldedQ(replays=-1)
     sampler = FunctionSampler(lambda state, action, rng: (0, 0.0, 0), 1, 1)
-    with pytest.raises(ArgumentError, match="replays must be 0 where there is no model"):
+    with pytest.raises(ArgumentError, match="replays must be 0 if there is no model"):
         ShieldedQ(replays=1).train(sampler, 0, steps=10, seed=0)
     with pytest.raises(ArgumentError, match="price_rate must be positive"):
         LagrangianQ(price_rate=-1.0)
@@ -404,7 +404,7 @@ def test_names_are_different():
     assert len({learner.name for learner in learners.values()}) == len(learners) == 5
 
 
-def test_rewards_behind_rare_outcomes_are_looked_at() -> None:
+def test_rewards_after_rare_outcomes_are_found() -> None:
     def step(state: int, action: int, rng: np.random.Generator) -> tuple[int, float, int]:
         if state == 0:
             return int(rng.random() < 0.1), 0.0, 0

@@ -1,4 +1,4 @@
-"""Budgets from logs: what is promised, what is refused, and which logs are."""
+"""Budgets from logs: the guarantee, refused choices, and refused logs."""
 
 import numpy as np
 import pytest
@@ -49,12 +49,12 @@ def budgets_by_pair(learned, mdp):
     )
 
 
-# ---------------------------------------------------------------------- what is promised
+# ---------------------------------------------------------------------- the guarantee
 
 
 @settings(max_examples=60)
 @given(mdps(max_damage=3, max_outcomes=3), st.integers(1, 80), st.integers(0, 2**32))
-def test_refusing_is_safe_where_known_choices_are_complete(make_log, mdp, steps, seed):
+def test_refusing_is_safe_if_known_choices_are_complete(make_log, mdp, steps, seed):
     if mdp.is_terminal().all():
         return
     log, truth = make_log(mdp, steps, seed, anywhere=True), asure.minimal_budget(mdp)
@@ -70,7 +70,7 @@ def test_refusing_is_safe_where_known_choices_are_complete(make_log, mdp, steps,
         for outcome in mdp.outcomes(state, action):
             target = counts.space.end if mdp.is_terminal()[outcome.next_state] else outcome.next_state
             if (c, target, outcome.damage) not in seen:
-                return  # not complete: nothing is promised
+                return  # not complete: there is no guarantee
     assert (budgets_by_pair(refusing, mdp)[moves] >= truth.of_choice[moves]).all()
 
 
@@ -83,24 +83,24 @@ def test_a_long_log_gives_the_exact_budgets(make_log):
     assert learned.samples == 9_000
 
 
-def test_when_all_is_known_the_budget_is_exact():
+def test_the_budget_is_exact_if_all_choices_are_known():
     log = {"s": [0] * 200, "a": [0, 1] * 100, "s'": [0] * 200, "d": [1, 0] * 100}
     learned = learn(log, num_states=1, actions=2)
     assert learned.known.all()
     assert learned.minimal.of_choice.tolist() == [1, 0]
     assert learned.statement.startswith("If no outcome is rarer than 20 %, this budget equals k* with probability")
     assert same(learned, learn(log))
-    assert "that the log shows are taken for all" in learn(log).statement
+    assert "the log shows all states and actions" in learn(log).statement
     assert "shows" not in learned.statement
 
 
-def test_failures_are_rarer_than_delta_even_if_the_log_was_made_to_fool():
+def test_failures_are_rarer_than_delta_even_with_an_adversarial_log():
     mu, delta, choices, failures = 0.3, 0.2, 4, 0
     rng = np.random.default_rng(1)
     for _ in range(1500):
         actions, damages = [], []
         for action in range(choices):
-            for _ in range(16):  # try each until it hurts, and no longer: what is complete is rarely known
+            for _ in range(16):  # play each until it does damage, and no more: then complete choices are rarely known
                 actions.append(action)
                 damages.append(int(rng.random() < mu))
                 if damages[-1]:
@@ -128,10 +128,10 @@ def test_unknown_choices_are_refused_by_default(make_log, hazard):
     assert "nowhere below k*: its shield never overspends, with probability at least 0.9." in refusing.statement
     assert "promise nothing" in allowing.statement
     assert "What it refuses is unsafe for certain" in allowing.statement
-    assert refusing.shield.mdp.num_states == hazard.num_states + 2  # the end, and where what is refused leads
+    assert refusing.shield.mdp.num_states == hazard.num_states + 2  # the end, and the state "unknown"
 
 
-def test_what_terminates_leads_to_the_end():
+def test_terminated_steps_lead_to_the_end():
     log = {"s": [0, 0], "a": [0, 0], "s'": [0, -1], "d": [0, 1], "terminated": [0, 1]}
     counts = learn(log).counts
     assert counts.space.end == 1
@@ -142,7 +142,7 @@ def test_what_terminates_leads_to_the_end():
     assert same(learn(text), learn(log))
 
 
-def test_where_episodes_begin():
+def test_initial_states():
     log = {"s": [2, 0, 0, 2], "a": [0] * 4, "s'": [0, 0, 1, 1], "d": [0] * 4, "terminated": [False, False, True, True]}
     assert learn(log).mdp.initial_states.tolist() == [2]
     log |= {"episode": ["a", "b", "b", "c"], "terminated": [False, False, True, True]}
@@ -153,11 +153,11 @@ def test_where_episodes_begin():
     assert learn(log, initial=1).mdp.initial_state == 1
 
 
-def test_an_online_shield_goes_on_from_a_log(tmp_path):
+def test_an_online_shield_continues_from_a_log(tmp_path):
     log = {"s": [0] * 60, "a": [0] * 60, "s'": [0, 1] * 30, "d": [1, 0] * 30, "terminated": [False, True] * 30}
     counts = learn(log, num_states=2, actions=2).counts
     shield = OnlineShield(counts, known=counts)
-    assert shield.of_choice.tolist() == [asure.INFINITE] * 4 + [0]  # 0 may hurt for ever, 1 is unknown
+    assert shield.of_choice.tolist() == [asure.INFINITE] * 4 + [0]  # 0 may do damage for ever, 1 is unknown
     assert shield.watch(0, 1, counts.space.end, 2)
     assert shield.of_choice.tolist() == [3, 2, asure.INFINITE, asure.INFINITE, 0]
     shield.save(tmp_path / "shield")
@@ -176,19 +176,19 @@ def test_abstractions_say_so():
     assert learn(log).mdp.state_names[:4] == ("a", "b", "c", "d")
 
 
-def test_states_that_were_logged_by_name_are_not_taken_for_those_of_the_same_number():
+def test_states_with_names_in_the_log_are_not_used_by_number():
     rows = [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 1], [1] * 4, [0] * 4, [0, 5, 0, 0]
     mdp = asure.from_transitions(*rows, state_names=["start", "goal"], action_names=["go", "jump"])
     log = {"s": ["start", "goal"] * 80, "a": ["go", "go", "jump", "jump"] * 40, "s'": ["goal"] * 160}
     learned = learn(log | {"d": [0, 0, 5, 0] * 40, "episode": np.arange(160) // 2}, mu=0.3, actions=["go", "jump"])
     assert learned.mdp.state_names == ("goal", "start")
     assert learned.shield.allowed("start", 0).tolist() == [0]
-    with pytest.raises(ModelMismatch, match="than what is trained on: state 0 is 'goal', not 'start'"):
+    with pytest.raises(ModelMismatch, match="from what is trained on: state 0 is 'goal', not 'start'"):
         ShieldedQ(shield=learned.shield).train(mdp, 0, steps=10, seed=0)
-    with pytest.raises(ModelMismatch, match="otherwise: state 0 is 'goal', not 'start'"):
+    with pytest.raises(ModelMismatch, match="differently: state 0 is 'goal', not 'start'"):
         OnlineShield(mdp, known=learned.counts)
     nameless = asure.from_transitions(*rows)
-    with pytest.raises(ModelMismatch, match="theirs have names, in the order of the alphabet"):
+    with pytest.raises(ModelMismatch, match="theirs have names, in alphabetical order"):
         OnlineShield(nameless, known=learned.counts)
     online = OnlineShield(learned.counts, known=learned.counts)
     for guard in (learned.shield, online):
@@ -200,7 +200,7 @@ def test_states_that_were_logged_by_name_are_not_taken_for_those_of_the_same_num
     assert ShieldedEnv(asure.to_gymnasium(learned.mdp), learned.shield, 0).reset(seed=0)[1]["action_mask"].sum() == 1
 
 
-def test_what_was_logged_by_name_is_not_read_by_number_from_a_file(tmp_path):
+def test_names_from_a_log_are_not_used_by_number_after_loading(tmp_path):
     states, actions = ["goal", "start"], ["go", "jump"]
     rows = [0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 0, 0], [1] * 4, [0] * 4, [0, 0, 0, 5]
     mdp = asure.from_transitions(*rows, initial=1, state_names=states, action_names=actions)
@@ -223,7 +223,7 @@ def test_what_was_logged_by_name_is_not_read_by_number_from_a_file(tmp_path):
         assert ShieldedEnv(asure.to_gymnasium(mdp), shield, 0).reset(seed=0)[1]["action_mask"].tolist() == [1, 0]
 
 
-def test_actions_that_were_logged_by_name_are_not_taken_for_those_of_the_same_number():
+def test_actions_with_names_in_the_log_are_not_used_by_number():
     rows = [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 1], [1] * 4, [0] * 4, [0, 5, 0, 0]
     log = {"s": [0, 1] * 80, "a": ["safe", "safe", "jump", "jump"] * 40, "s'": [1] * 160, "d": [0, 0, 5, 0] * 40}
     log |= {"episode": np.arange(160) // 2}
@@ -236,16 +236,16 @@ def test_actions_that_were_logged_by_name_are_not_taken_for_those_of_the_same_nu
             ArgumentError, match=r"numbers its actions in an unknown order\. List them in its order: lea"
         ):
             ShieldedEnv(asure.to_gymnasium(mdp), learned.shield, 0)
-        with pytest.raises(ModelMismatch, match="numbers states and actions otherwise than what is trained on"):
+        with pytest.raises(ModelMismatch, match="numbers states and actions differently from what is trained on"):
             ShieldedQ(shield=learned.shield).train(mdp, 0, steps=10, seed=0)
-        with pytest.raises(ModelMismatch, match="number their states and actions otherwise"):
+        with pytest.raises(ModelMismatch, match="number states and actions differently"):
             OnlineShield(mdp, known=learned.counts)
     told = learn(log, mu=0.3, actions=["safe", "jump"])
     assert ShieldedEnv(asure.to_gymnasium(nameless), told.shield, 0).reset(seed=0)[1]["action_mask"].tolist() == [1, 0]
 
 
 class NotAvailable:
-    """What data frames have where a value is missing: it cannot even be compared."""
+    """The missing value of data frames, which cannot be compared."""
 
     __hash__ = object.__hash__
 
@@ -265,7 +265,7 @@ def test_columns_of_mixed_types():
     for column in (["0", "1"], ["0.0", " 1 "], np.array([False, True], object), [0, True], np.array(["0", "1"])):
         assert same(learn(log | {"d": column}), straight)
     assert same(learn(log | {"terminated": np.array([False, True], object)}), straight)
-    shown = {"s": [(0, 0), (0, 1)], "s'": [(0, 1), None]}  # nothing is shown after the end
+    shown = {"s": [(0, 0), (0, 1)], "s'": [(0, 1), None]}  # no observation after the end
     assert learn(log | shown, encode=lambda pair: pair[1]).counts.num_outcomes == 2
     for name, column, said in (
         ("terminated", [False, None], "terminated must be true or false; got nothing at row 1"),
@@ -373,7 +373,7 @@ CASES = {
     "state must be an integer, 0 or more; got -3 at row 1": {"s": -3},
     "next_state must be an integer, 0 or more; got 2.5 at row 1": {"s'": 2.5},
     "action must be an integer, 0 or more; got -1 at row 1": {"a": -1},
-    "action must be an integer where others are; got 'left' at row 1": {"a": "left"},
+    "action must be an integer, as in other rows; got 'left' at row 1": {"a": "left"},
     "a row must begin where the one before it ended, in state 1; got state 3 at row 1": {"s": 3},
 }
 
@@ -384,12 +384,12 @@ def test_bad_entries(message):
         learn(with_row(**CASES[message]))
 
 
-def test_where_most_are_names_the_number_is_named():
-    with pytest.raises(ModelError, match=r"action must be a name where others are; got '7' at row 1\."):
+def test_a_number_among_names_is_reported():
+    with pytest.raises(ModelError, match=r"action must be a name, as in other rows; got '7' at row 1\."):
         learn(LINE | {"a": ["fast", "7", "slow"]})
 
 
-def test_another_separator_is_named(tmp_path):
+def test_another_separator_is_reported(tmp_path):
     (tmp_path / "log.csv").write_text("s;a;s';d\n0;0;0;0\n")
     with pytest.raises(UnknownName, match=r"unknown column 'state'.* seems to be ';'\. Write it with commas\."):
         learn(tmp_path / "log.csv")
@@ -407,7 +407,7 @@ def test_bad_flags():
 def test_gaps_and_disorder():
     episodes = LINE | {"episode": [0, 0, 0], "step": [0, 1, 2]}
     assert learn(episodes).samples == 3
-    with pytest.raises(ModelError, match=r"steps must count on by one; got 3 after 1 at row 2. Rows are missing"):
+    with pytest.raises(ModelError, match=r"steps must increase by one; got 3 after 1 at row 2. Rows are missing"):
         learn(episodes | {"step": [0, 1, 3]})
     with pytest.raises(ModelError, match=r"got 1 after 2 at row 3. Sort the log by episode and step"):
         learn({n: [*v, v[-1]] for n, v in episodes.items()} | {"step": [0, 1, 2, 1]})
@@ -415,7 +415,7 @@ def test_gaps_and_disorder():
         learn(episodes | {"step": [4, 5, 6]})
     with pytest.raises(ModelError, match="every episode must begin with step 0, as the first one does; got 1 at row 1"):
         learn(episodes | {"episode": [0, 1, 1], "step": [0, 1, 2]})
-    with pytest.raises(ModelError, match=r"must stand together; row 2 goes on with episode 0, after another one. Sort"):
+    with pytest.raises(ModelError, match=r"must be consecutive; row 2 goes on with episode 0, after another one. Sort"):
         learn(LINE | {"episode": [0, 1, 0]})
     with pytest.raises(ModelError, match="nothing must follow a row that is flagged terminated; row 1 goes on"):
         learn(LINE | {"episode": [0, 0, 0], "terminated": [True, False, False]})
@@ -423,7 +423,7 @@ def test_gaps_and_disorder():
         learn(LINE | {"episode": ["x"] * 3, "truncated": [False, True, False]})
     with pytest.raises(ModelError, match=r"in state 1; got state 3 at row 1.*columns={'episode': …}"):
         learn(with_row(s=3))
-    with pytest.raises(ModelError, match="Rows are missing, or stand in the wrong order"):
+    with pytest.raises(ModelError, match="Rows are missing, or in the wrong order"):
         learn(with_row(s=3) | {"episode": [0, 0, 0]})
 
 
@@ -437,7 +437,7 @@ def test_a_log_that_was_tampered_with_is_refused(make_log, data):
     if how == "twice":
         rows.insert(data.draw(st.integers(0, 60)), first)
     elif how == "gone" and (first == 59 or log["step"][first + 1] == 0):
-        return  # without its last row, an episode was just cut a little earlier
+        return  # without its last row, an episode is only a little shorter
     elif how == "gone":
         del rows[first]
     else:
@@ -458,9 +458,9 @@ def test_gaps_between_pieces():
 
 def test_repetitions_and_contradictions():
     twice = {n: [*v, v[-1]] for n, v in LINE.items()}
-    with pytest.raises(ModelError, match="no row must stand twice; row 3 repeats the row before"):
+    with pytest.raises(ModelError, match="rows must not be repeated; row 3 repeats the row before"):
         learn(twice)
-    with pytest.raises(ModelError, match=r"no row must stand twice; row 3 repeats step 2. Remove it"):
+    with pytest.raises(ModelError, match=r"rows must not be repeated; row 3 repeats step 2. Remove it"):
         learn(twice | {"step": [0, 1, 2, 2]})
     with pytest.raises(ModelError, match="contradict itself; row 3 repeats step 2 with damage 0 instead of 1"):
         learn(twice | {"step": [0, 1, 2, 2], "d": [0, 2, 1, 0]})
@@ -501,7 +501,7 @@ def test_columns_are_found_or_suggested():
         learn(LINE | {"cost": LINE["d"]})
 
 
-def test_a_column_that_may_mean_either_end_is_refused():
+def test_a_column_that_may_mean_terminated_or_truncated_is_refused():
     ends = [False] * len(LINE["d"])
     plain = {name: column for name, column in LINE.items() if name not in ("terminated", "truncated")}
     with pytest.raises(ModelError, match=r"its column 'Done' means\. Rename it to terminated .* or to truncated"):

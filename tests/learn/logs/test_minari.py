@@ -1,4 +1,4 @@
-"""Logs that Minari recorded: a round trip with a real DataCollector, and what datasets may get wrong."""
+"""Logs that Minari recorded: a round trip with a real DataCollector, and wrong datasets."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from almostsure.learn import learn_from_logs
 
 from ..alike import same
 
-# Minari would rather be told more about environments, and leaves its temporary folders to the garbage collector.
+# Minari warns about missing metadata, and leaves its temporary folders to the garbage collector.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`eval_env` is set to None:UserWarning"),
     pytest.mark.filterwarnings("ignore:env_spec is None:UserWarning"),
@@ -86,7 +86,7 @@ def test_a_round_trip_with_our_environment(recorded):
     learned = learn_from_logs(dataset, **options)
     assert same(learned, learn_from_logs(table, num_states=mdp.num_states, actions=mdp.num_actions, **options))
     assert learned.samples == dataset.total_steps == len(table["step"])
-    assert "taken for all" not in learned.statement  # its spaces say how many states and actions there are
+    assert "shows all" not in learned.statement  # its spaces have the numbers of states and actions
     some = learn_from_logs(list(dataset.iterate_episodes([0, 1])), **options)
     assert some.samples == sum(episode < 2 for episode in table["episode"])
 
@@ -102,7 +102,7 @@ def test_a_round_trip_with_frozen_lake(recorded):
     assert optimistic.of_state[0] <= truth.of_state[0]
     with pytest.raises(UnknownName, match=r"unknown key of infos 'costs'. Did you mean 'cost'"):
         learn_from_logs(dataset, mu=0.3, delta=0.1, columns={"damage": "costs"})
-    with pytest.raises(UnknownName, match="A dataset only lets the damage be named"):
+    with pytest.raises(UnknownName, match="For a dataset, only the damage can be named"):
         learn_from_logs(dataset, mu=0.3, delta=0.1, columns={"state": "s"})
     with pytest.raises(
         ModelError, match=r"must be 0 before the first step; infos\['prob'\] of episode 0 has 1.0 there"
@@ -141,15 +141,15 @@ def learn(**changes):
     return learn_from_logs([episode(**changes)], mu=0.1, delta=0.1, columns=columns)
 
 
-def test_episodes_must_agree_in_what_they_tell():
+def test_episodes_must_have_the_same_infos():
     both = {"cost": np.array([0, 1, 0]), "cumulative_cost": np.array([0, 1, 1])}
     for infos in ([{"cost": both["cost"]}, both], [both, {"cost": both["cost"]}]):
         episodes = [episode(id=number, infos=one) for number, one in enumerate(infos)]
-        with pytest.raises(ModelError, match="the same infos about damage; episode 1 has other ones"):
+        with pytest.raises(ModelError, match="the same infos about damage; those of episode 1 differ"):
             learn_from_logs(episodes, mu=0.1, delta=0.1)
 
 
-def test_the_damage_of_a_step_stands_in_the_info_after_it():
+def test_the_damage_of_a_step_is_in_the_info_after_it():
     assert learn().counts.damage.tolist() == [1, 0]
     assert learn(columns={"damage": "deep/harm"}).counts.damage.tolist() == [0, 4]
     assert learn(infos={"cost": np.array([1, 0])}).counts.damage.tolist() == [1, 0]  # without one for the reset
@@ -177,5 +177,5 @@ def test_bad_episodes():
         learn(actions=np.array([0.5, 1.0]))
     with pytest.raises(ModelError, match="nothing must follow a row that is flagged terminated; step 1 of episode 3"):
         learn(terminations=np.array([True, True]))
-    with pytest.raises(ModelError, match="the rows of an episode must stand together; step 0 of episode 3"):
+    with pytest.raises(ModelError, match="the rows of an episode must be consecutive; step 0 of episode 3"):
         learn_from_logs([episode(), episode(id=4), episode()], mu=0.1, delta=0.1)

@@ -1,4 +1,4 @@
-"""Logs in CSV and Parquet files: read piece by piece, and refused if they are damaged."""
+"""Logs in CSV and Parquet files: read in pieces, and refused if they are damaged."""
 
 import csv
 import sys
@@ -69,7 +69,7 @@ def test_text_in_files(tmp_path):
     for path in (write_csv(tmp_path / "log.csv", arrays), write_parquet(tmp_path / "log.parquet", log)):
         assert same(learn(path, encode=["up", "down"].index), plain)
         named = learn(path)
-        assert named.mdp.state_names[:2] == ("down", "up")  # in the order of the alphabet
+        assert named.mdp.state_names[:2] == ("down", "up")  # in alphabetical order
         assert named.counts.times.tolist() == [1, 1]
     cells = {"s": [[0, 1], [1, 1]], "a": [0, 1], "s'": [[1, 1], [0, 1]], "d": [0, 1]}
     path = write_parquet(tmp_path / "lists.parquet", cells)
@@ -78,7 +78,7 @@ def test_text_in_files(tmp_path):
         learn(path)
 
 
-def test_memory_follows_what_was_seen(tmp_path):
+def test_memory_grows_with_outcomes_not_rows(tmp_path):
     size = 1_000_000
     state = np.arange(size) % 50
     log = {"s": state, "a": np.arange(size) % 3, "s'": (state + 1) % 50, "d": np.zeros(size, np.int64)}
@@ -105,7 +105,7 @@ def refused(tmp_path, text, error, match):
 def test_bad_csv_files(tmp_path):
     with pytest.raises(FileError, match=r"cannot read .*No such file"):
         learn(tmp_path / "nowhere.csv")
-    refused(tmp_path, "", CorruptFile, "is no CSV file, or is damaged or truncated: .*[Ee]mpty")
+    refused(tmp_path, "", CorruptFile, "is not a CSV file, or damaged or truncated: .*[Ee]mpty")
     refused(tmp_path, HEADER, ModelError, "a log must hold at least one step")
     refused(tmp_path, HEADER + "0,0,0,0,1,0.5,0,0\n0,1,1,0", CorruptFile, "Row #3: Expected 8 columns, got 4")
     refused(tmp_path, HEADER + "0,0,0,0,1,0.5,0,0,9\n", CorruptFile, "Row #2: Expected 8 columns, got 9")
@@ -120,14 +120,14 @@ def test_bad_csv_files(tmp_path):
         tmp_path, HEADER + "0,0,0,0,1,0.5,0,perhaps\n", ModelError, "terminated must be true or false; got 'perhaps'"
     )
     refused(tmp_path, HEADER + "0,0,0,0,1,0,0,0\n\n0,2,1,0,1,0,0,0\n", ModelError, "got 2 after 0 at row 1")
-    refused(tmp_path, b"\xff\xfe\x00s,a", CorruptFile, "is no CSV file, or is damaged")
+    refused(tmp_path, b"\xff\xfe\x00s,a", CorruptFile, "is not a CSV file, or damaged")
     refused(tmp_path, 'state,action,next_state,damage\n0,0,1,"0\n', ModelError, "damage must be")
     refused(tmp_path, "stat,action,next_state,damage\n", UnknownName, "unknown column 'state'. Did you mean 'stat'")
     refused(tmp_path, "s;a;s';d\n0;0;0;0\n", UnknownName, "separator of .* seems to be ';'")
 
 
 def test_amounts_in_late_rows_of_csv_files_may_be_fractions(tmp_path):
-    rows = "".join(f"{episode},0,0,0,0,1,1,0\n" for episode in range(80_000))  # types are read off the first megabyte
+    rows = "".join(f"{episode},0,0,0,0,1,1,0\n" for episode in range(80_000))  # types are those of the first megabyte
     path = tmp_path / "log.csv"
     path.write_text(f"{HEADER}{rows}80000,0,0,0,0,0.5,1.0,0\n")
     assert learn(path).counts.damage.tolist() == [1]
@@ -158,7 +158,7 @@ def test_bad_parquet_files(tmp_path, make_log, hazard, monkeypatch):
     content = path.read_bytes()
     for damaged in (content[:-20], content[: len(content) // 2], b"", b"PAR1"):
         path.write_bytes(damaged)
-        with pytest.raises(CorruptFile, match="is no Parquet file, or is damaged or truncated"):
+        with pytest.raises(CorruptFile, match="is not a Parquet file, or damaged or truncated"):
             learn(path)
     with pytest.raises(FileError, match=r"cannot read .*No such file"):
         learn(tmp_path / "nowhere.parquet")
@@ -172,7 +172,7 @@ def test_bad_parquet_files(tmp_path, make_log, hazard, monkeypatch):
         learn(holes)
 
 
-# ---------------------------------------------------------------------- names, and numbers that are none
+# ---------------------------------------------------------------------- names and invalid numbers
 
 
 def test_names_of_states_and_actions(tmp_path):
@@ -181,7 +181,7 @@ def test_names_of_states_and_actions(tmp_path):
         learned = learn(given, actions=["stay", "go"])
         assert learned.mdp.state_names[:2] == ("a", "b")
         assert learned.mdp.action_names == ("stay", "go")
-        assert learned.minimal.of("b", "stay") == asure.INFINITE  # leads to "a", where "stay" is unknown and "go" hurts
+        assert learned.minimal.of("b", "stay") == asure.INFINITE  # in "a", "stay" is unknown and "go" does damage
     named = learn(log, actions=["stay", "go", "jump"])
     assert named.mdp.action_names == ("stay", "go", "jump")
     assert learn(log).mdp.action_names == ("go", "stay")
@@ -193,10 +193,10 @@ def test_names_of_states_and_actions(tmp_path):
         learn(log, num_states=2)
 
 
-def test_text_that_is_almost_a_number_is_no_number(tmp_path):
+def test_text_that_is_almost_a_number_is_refused(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("s,a,s',d\n1_0,0,1_0,0\n1,0,1,0\n")
-    with pytest.raises(ModelError, match="state must be an integer where others are; got '1_0' at row 0"):
+    with pytest.raises(ModelError, match="state must be an integer, as in other rows; got '1_0' at row 0"):
         learn(path)
     path.write_text("s,a,s',d\n0,0,0,1_0\n")
     with pytest.raises(ModelError, match=r"damage must be an integer 0 … 255; got '1_0' at row 0"):
@@ -205,7 +205,7 @@ def test_text_that_is_almost_a_number_is_no_number(tmp_path):
         learn([{"s": [0], "a": [0], "s'": [0], "d": [0]}, {"s": ["x"], "a": [0], "s'": ["x"], "d": [0]}])
 
 
-def test_a_small_file_cannot_ask_for_much(tmp_path):
+def test_a_small_file_cannot_make_us_allocate_much(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("s,a,s',d,terminated\n0,0,1,0,0\n1,0,30000000,0,0\n30000000,0,0,0,1\n")
     with pytest.raises(LimitReached, match=r"shows 3 different states, .* number 30,000,000.*num_states=30,000,001"):
@@ -226,7 +226,7 @@ def test_text_that_is_not_utf8(tmp_path):
             learn(tmp_path / name)
 
 
-def test_a_small_parquet_file_cannot_ask_for_much(tmp_path):
+def test_a_small_parquet_file_cannot_make_us_allocate_much(tmp_path):
     columns = {"s": [0, 1, 30_000_000], "a": [0] * 3, "s'": [1, 30_000_000, 0], "d": [0] * 3}
     write_parquet(tmp_path / "log.parquet", columns)
     with pytest.raises(LimitReached, match=r"shows 3 different states, .* number 30,000,000"):

@@ -1,4 +1,4 @@
-"""What survives a crash, and which checkpoints are refused."""
+"""Resuming after a crash, and the checkpoints that are refused."""
 
 import contextlib
 import signal
@@ -22,7 +22,7 @@ from ..alike import same
 
 
 def interrupting(sampler, after):
-    """The simulator, with Ctrl-C at the given call."""
+    """The simulator, with Ctrl-C in the given call."""
     calls, inner = [0], sampler._step
 
     def step(state, action, rng):
@@ -43,8 +43,8 @@ def test_a_resumed_run_equals_a_straight_one(hazard, simulator, tmp_path, monkey
         count_outcomes(interrupting(simulator(hazard), 1000), 5, seed=4, checkpoint=path, checkpoint_seconds=0)
     assert stop.value.kept.total == 900
     assert same(count_outcomes(simulator(hazard), 5, checkpoint=path), straight)  # the seed is in the checkpoint
-    asked_again = 16 * 32 + 1  # nothing else is left to do
-    finished = count_outcomes(interrupting(simulator(hazard), asked_again), 5, seed=4, checkpoint=path)
+    tested = 16 * 32 + 1  # only the test of the checkpoint draws samples
+    finished = count_outcomes(interrupting(simulator(hazard), tested), 5, seed=4, checkpoint=path)
     assert same(finished, straight)
 
 
@@ -107,7 +107,7 @@ def test_a_damaged_checkpoint_is_refused(hazard, tmp_path):
         with pytest.raises(CorruptFile, match="the position of its run"):
             count_outcomes(hazard, 5, seed=4, checkpoint=path)
     save_file(arrays, path, {**header, "position": '{"chunk": 0}'})  # they would be drawn and counted once more
-    with pytest.raises(CorruptFile, match="holds other samples than those that it says were drawn"):
+    with pytest.raises(CorruptFile, match=r"it holds 2,\d+ samples, and the position of its run says 0"):
         count_outcomes(hazard, 5, seed=4, checkpoint=path)
     save_file({**arrays, "latest": arrays["samples"] + 1}, path, header)
     with pytest.raises(CorruptFile, match="does not hold counts"):
@@ -196,7 +196,7 @@ def test_kill_9_then_resume(tmp_path):
 
 
 def living(group):
-    """The processes of a group that still run; the dead whom nobody buried do not count."""
+    """The processes of a group that still run, without zombies."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -213,7 +213,7 @@ def coin(share):
     return lambda state, action, rng: (0, 0.0, int(rng.random() < share))
 
 
-def test_what_a_simulator_closes_over_is_part_of_it(tmp_path):
+def test_the_closure_of_a_simulator_is_part_of_its_identity(tmp_path):
     path = tmp_path / "run"
     options = {"mu": 0.05, "delta": 0.05, "seed": 1, "checkpoint": path}
     harmless = learn_minimal_budget(FunctionSampler(coin(0.0), 1, 1, max_damage=1), **options)
@@ -222,7 +222,7 @@ def test_what_a_simulator_closes_over_is_part_of_it(tmp_path):
         learn_minimal_budget(FunctionSampler(coin(0.5), 1, 1, max_damage=1), **options)
 
 
-def test_a_name_that_lies_is_found_out(tmp_path):
+def test_a_wrong_identity_is_noticed(tmp_path):
     path = tmp_path / "run"
     options = {"mu": 0.05, "delta": 0.05, "seed": 1, "checkpoint": path, "identity": "coin"}
     learn_minimal_budget(FunctionSampler(coin(0.0), 1, 1, max_damage=1), **options)
@@ -230,8 +230,8 @@ def test_a_name_that_lies_is_found_out(tmp_path):
         learn_minimal_budget(FunctionSampler(coin(0.5), 1, 1, max_damage=1), **options)
 
 
-def test_a_rare_outcome_is_no_contradiction(tmp_path):
-    """An outcome of 1 % that 50 samples did not show may well turn up when the choice is sampled again."""
+def test_a_rare_outcome_is_not_a_contradiction(tmp_path):
+    """An outcome of 1 % that 50 samples did not show may well occur when the choice is sampled again."""
     for seed in range(40):
         path = tmp_path / str(seed)
         options = {"seed": seed, "checkpoint": path, "identity": "coin"}

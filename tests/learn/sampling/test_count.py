@@ -1,4 +1,4 @@
-"""Algorithm 2: what is counted, by whom, and what survives a crash."""
+"""Algorithm 2: counts, workers and interruptions."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ from ..alike import same
 
 
 @given(mdps(), st.integers(1, 30), st.integers(0, 2**40))
-def test_what_is_counted_is_possible_and_k_is_never_above(mdp, samples, seed):
+def test_counted_outcomes_are_possible_and_k_is_never_above(mdp, samples, seed):
     counts = count_outcomes(mdp, samples, seed=seed, workers=1)
     possible = set(zip(mdp.outcome_choices().tolist(), mdp.successor.tolist(), mdp.damage.tolist(), strict=True))
     seen = set(zip(counts.choice.tolist(), counts.next_state.tolist(), counts.damage.tolist(), strict=True))
@@ -65,7 +65,7 @@ def test_frequencies_approach_probabilities(hazard):
     assert mdp.state_names == hazard.state_names
 
 
-def test_a_counted_model_keeps_what_is_known_of_its_states():
+def test_an_empirical_model_keeps_names_and_labels():
     wet = asure.from_transitions(
         [0, 0], [0, 1], [1, 0], [1, 1], [0, 0], [0, 1], terminal=[1], state_names=["bank", "river"], labels={"wet": [1]}
     )  # fmt: skip
@@ -163,12 +163,12 @@ def test_a_worker_that_is_killed_is_replaced(hazard, simulator, tmp_path, monkey
     assert flag.exists()
 
 
-# ---------------------------------------------------------------------- pieces of a run
+# ---------------------------------------------------------------------- parts of a run
 
 
 @settings(max_examples=20)
 @given(mdps(), st.integers(0, 20), st.integers(1, 9))
-def test_where_a_run_was_cut_does_not_matter(mdp, cut, size):
+def test_it_does_not_matter_where_a_run_was_interrupted(mdp, cut, size):
     counter = Counter(as_sampler(mdp))
     schedule = Schedule(np.arange(mdp.num_choices), np.full(mdp.num_choices, 10), 5, 0, size)
     straight, first, second = (Counts(mdp) for _ in range(3))
@@ -182,9 +182,18 @@ def test_where_a_run_was_cut_does_not_matter(mdp, cut, size):
     assert all(np.array_equal(second.to_arrays()[name], array) for name, array in straight.to_arrays().items())
 
 
+def test_restored_counts_replace_those_before():
+    counts, other = (Counts(asure.example("paper")) for _ in range(2))
+    counts.see(0, 0, 1)
+    other.see(1, 1, 0, times=2)
+    counts.restore(other.to_arrays())
+    assert not counts.has_seen(0, 0, 1)
+    assert (counts.total, counts.num_outcomes) == (2, 1)
+
+
 @settings(max_examples=20)
 @given(mdps(), st.integers(0, 20), st.integers(1, 9))
-def test_to_learn_from_a_sum_is_to_learn_from_all(mdp, cut, size):
+def test_a_sum_of_counts_is_worth_all_of_their_samples(mdp, cut, size):
     counter = Counter(as_sampler(mdp))
     schedule = Schedule(np.arange(mdp.num_choices), np.full(mdp.num_choices, 10), 5, 0, size)
     every, first, second = (Counts(mdp) for _ in range(3))
@@ -202,7 +211,7 @@ def test_to_learn_from_a_sum_is_to_learn_from_all(mdp, cut, size):
     assert added.confidence(0.01) == every.confidence(0.01)
 
 
-def test_a_sum_keeps_what_must_be_said_of_its_parts():
+def test_a_sum_keeps_the_caveats_of_its_parts():
     first, second = (Counts(asure.example("paper"), max_damage=1, caveat=text) for text in ("If dry.", "If warm."))
     first.see(0, 0, 1, reward=1.0)
     second.see(0, 0, 3, reward=2.0, times=2)
@@ -212,15 +221,15 @@ def test_a_sum_keeps_what_must_be_said_of_its_parts():
     assert added.damage.tolist() == [1, 3]
 
 
-def test_counts_of_something_else_or_of_the_same_samples_are_not_added():
+def test_counts_of_another_space_or_of_the_same_samples_are_not_added():
     counts = count_outcomes("paper", 3, seed=1)
     nameless = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
-    with pytest.raises(ModelMismatch, match=r"of the same states, .* state 0 is 'circle', not 'r0c0'\. Count with"):
+    with pytest.raises(ModelMismatch, match=r"the same states, .* state 0 is 'circle', not 'r0c0'\. Use the"):
         counts + Counts(asure.example("corridor"))
     for other in (Counts(nameless), Counts(asure.example("paper"), ended=[1])):
-        with pytest.raises(ModelMismatch, match=r"added must be of the same states, .*; got others\. Count with"):
+        with pytest.raises(ModelMismatch, match=r"added must have the same states, .*; these differ\. Use the same"):
             counts + other
-    with pytest.raises(ArgumentError, match=r"must be of different samples; both have seed 1\. Draw the others"):
+    with pytest.raises(ArgumentError, match=r"must be of different samples; both have seed 1\. Draw one of them"):
         counts + count_outcomes("paper", 3, seed=1)
     with pytest.raises(TypeError, match="unsupported operand"):
         counts + 3
@@ -267,7 +276,7 @@ def test_bad_arguments(hazard):
         count_outcomes(hazard, 10**30)
 
 
-def test_a_fresh_seed_is_told(hazard):
+def test_a_fresh_seed_is_in_the_result(hazard):
     counts = count_outcomes(hazard, 5)
     assert same(count_outcomes(hazard, 5, seed=counts.seed), counts)
 

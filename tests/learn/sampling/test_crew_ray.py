@@ -1,4 +1,4 @@
-"""Sampling on a Ray cluster: the same as on one machine, to the bit, whoever dies meanwhile."""
+"""Sampling on a Ray cluster: the same as on one machine bit for bit, even if processes die meanwhile."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ ray = pytest.importorskip("ray")
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Ray, started once by the test and not by us: that takes many seconds."""
+    """Ray, started once by the test and not by the library, since that takes many seconds."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield RayCluster()

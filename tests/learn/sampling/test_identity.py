@@ -1,7 +1,10 @@
-"""What tells simulators apart: everything that decides their samples."""
+"""The identity of simulators: everything that determines their samples."""
 
 import functools
+import io
+import random
 import threading
+import types
 
 import gymnasium
 import numpy as np
@@ -39,8 +42,43 @@ def test_equal_things_are_equal():
         assert identity_of(make()) == identity_of(make()) is not None
 
 
-def test_what_decides_samples_is_part_of_it(monkeypatch):
-    assert identity_of(chance(0.1)) != identity_of(chance(0.2))  # what it closes over
+class Slots:
+    __slots__ = "share"
+
+    def __init__(self, share):
+        self.share = share
+
+
+class PrivateSlots:
+    __slots__ = ("__share",)
+
+    def __init__(self, share):
+        self.__share = share
+
+
+class Table(dict):
+    def __init__(self, share):
+        super().__init__(state=0)
+        self.share = share
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Slots,
+        PrivateSlots,
+        Table,
+        lambda share: types.SimpleNamespace(share=share),
+        lambda share: functools.cache(chance(share)),
+    ],
+)
+def test_all_fields_are_part_of_it(make):
+    assert identity_of(make(0.1)) == identity_of(make(0.1)) is not None
+    assert identity_of(make(0.1)) != identity_of(make(0.2))
+
+
+def test_everything_that_determines_samples_is_part_of_it(monkeypatch):
+    assert identity_of(chance(0.1)) != identity_of(chance(0.2))  # the closure
     assert identity_of(Simulator(0.1).step) != identity_of(Simulator(0.2).step)  # fields
     assert identity_of(functools.partial(default, share=0.1)) != identity_of(functools.partial(default, share=0.2))
     before = identity_of(with_global)
@@ -53,14 +91,19 @@ def test_what_decides_samples_is_part_of_it(monkeypatch):
     assert len({identity_of(lambda s, a, rng, mdp=mdp: mdp.outcomes(s, a)) for mdp in models}) == 2
 
 
-def test_what_cannot_be_looked_into_has_no_identity():
-    lock, rng = threading.Lock(), np.random.default_rng(0)
-    assert identity_of(lambda: lock) is None
-    assert identity_of(lambda: rng) is None
+@pytest.mark.parametrize("make", [threading.Lock, np.random.default_rng, random.Random, io.StringIO])
+def test_an_object_with_state_in_c_has_no_identity(make):
+    thing = make()
+    assert identity_of(lambda: thing) is None
+    assert obstacle_in([thing]).startswith("an object of ")
+
+
+def test_a_simulator_that_cannot_be_read_needs_a_name():
+    lock = threading.Lock()
     assert FunctionSampler(lambda s, a, r: (lock, 0, 0), 1, 1).identity is None
     assert obstacle_in([lambda: lock]) == "an object of _thread.lock"
     made_by_hand = type(gymnasium.make("CliffWalking-v1").unwrapped)()
-    assert obstacle_in(made_by_hand) == "CliffWalkingEnv, which gymnasium.make did not make"
+    assert obstacle_in(made_by_hand) == "CliffWalkingEnv, which was not made by gymnasium.make"
     assert FunctionSampler(lambda s, a, r: (lock, 0, 0), 1, 1, identity="mine").identity == "mine"
 
 
@@ -89,7 +132,7 @@ def test_how_an_environment_was_made_is_part_of_it(other):
     assert lake(**other) not in (None, lake())
 
 
-def test_an_environment_that_nobody_registered_has_none():
+def test_an_environment_that_is_not_registered_has_none():
     class Own(gymnasium.Env):
         observation_space = action_space = gymnasium.spaces.Discrete(2)
 

@@ -1,4 +1,4 @@
-"""What samplers may return, and what becomes of those that return something else."""
+"""What samplers may return, and the errors for anything else."""
 
 import gymnasium
 import numpy as np
@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 
 
 class Coin:
-    """One state, one action: a coin that hurts on tails."""
+    """One state, one action: a coin that does damage on tails."""
 
     num_states = 1
     max_damage = 1
@@ -64,7 +64,7 @@ def test_wrong_answers_are_named(answers, message):
         as_sampler(Coin(**answers)).draw(np.zeros(7, np.int64), RNG)
 
 
-def test_a_wrong_answer_tells_its_place():
+def test_errors_have_the_place_of_the_wrong_answer():
     with pytest.raises(ModelError, match="choice 0") as caught:
         count_outcomes(Coin(damages=lambda n: np.full(n, 9)), 5)
     assert (caught.value.state, caught.value.action, caught.value.choice) == (0, 0, 0)
@@ -203,7 +203,7 @@ def test_aggregated_states_say_so():
 
 
 class Line(gymnasium.Env):
-    """Metre 3 hurts, and cannot be avoided on the way to 4."""
+    """Entering metre 3 does damage, and cannot be avoided on the way to 4."""
 
     observation_space, action_space = gymnasium.spaces.Discrete(5), gymnasium.spaces.Discrete(2)
 
@@ -217,7 +217,7 @@ class Line(gymnasium.Env):
         return self.metre, 0.0, self.metre == 4, False, {"cost": int(self.metre == 3 and action == 1)}
 
 
-def test_a_set_state_that_sets_nothing_is_found_out():
+def test_a_set_state_that_does_nothing_is_noticed():
     def nothing(env, state):
         env.unwrapped.metre = 0
 
@@ -226,7 +226,7 @@ def test_a_set_state_that_sets_nothing_is_found_out():
 
     for options in ({}, {"encode": int, "num_states": 5}):
         wrong = EnvSampler(Line(), nothing, **options)
-        with pytest.raises(ModelError, match=r"played on from a reset, .* Does set_state set all that matters"):
+        with pytest.raises(ModelError, match=r"in random play from a reset, .* Does set_state set everything"):
             learn_minimal_budget(wrong, mu=0.6, delta=0.05, seed=0)
         right = learn_minimal_budget(EnvSampler(Line(), metre, **options), mu=0.6, delta=0.05, seed=0)
         assert right.minimal.of_state.tolist()[:5] == [0, 0, 0, 0, 0]
@@ -247,9 +247,9 @@ def test_damage_from_info():
         count_outcomes(sampler("harm"), 1)
 
 
-@pytest.mark.parametrize("damage", ["cost", None, lambda *_: 0])  # None: what is known of the lake
+@pytest.mark.parametrize("damage", ["cost", None, lambda *_: 0])  # None: the known damage of the lake
 @pytest.mark.parametrize("initial", [None, 0])
-def test_resets_that_hurt_are_refused(initial, damage):
+def test_resets_with_damage_are_refused(initial, damage):
     class Hurts(gymnasium.Wrapper):
         def reset(self, **options):
             return self.env.reset(**options)[0], {"cost": 1}
@@ -263,12 +263,13 @@ def test_resets_that_hurt_are_refused(initial, damage):
         asure.learn_minimal_budget(EnvSampler(env, set_lake, damage, initial=initial), mu=0.3, delta=0.1)
 
 
-def test_environments_that_are_none():
+def test_environments_that_cannot_be_sampled():
     env = gymnasium.make("CartPole-v1")
     with pytest.raises(ModelError, match=r"observation_space must be discrete, from 0; .* Give num_states and encode"):
         EnvSampler(env, set_lake, "cost")
-    with pytest.raises(ModelError, match="encode must return states 0 … 3; got 7"):
-        EnvSampler(env, lambda env, s: None, lambda *_: 0, num_states=4, encode=lambda o: 7)
+    for bad, shown in ((7, "7"), (1.5, "1.5"), (None, "None"), ("one", "'one'"), (float("nan"), "nan"), ([1, 2], "")):
+        with pytest.raises(ModelError, match=rf"encode must return states 0 … 3; got {shown}.* after reset\(seed=0\)"):
+            EnvSampler(env, lambda env, s: None, lambda *_: 0, num_states=4, encode=lambda o, bad=bad: bad)
     with pytest.raises(ModelError, match="set_state must return the observation that the environment shows"):
         count_outcomes(EnvSampler(env, lambda env, s: None, lambda *_: 0, num_states=4, encode=lambda o: 1), 1)
     with pytest.raises(ModelError, match="set_state must put the environment into state 0; encode says"):

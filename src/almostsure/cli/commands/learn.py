@@ -214,7 +214,7 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
 
 
 def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
-    from almostsure.learn.comparison.result import CUT, FEW
+    from almostsure.learn.comparison.result import FEW, TRUNCATED
 
     heading(f"{task.name}, with a budget of {result.budget}")
     head = ("learner", "violations", "rate", "return", "P(overspend)", "damage", "")
@@ -239,7 +239,7 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
         f"are those of training; the other columns are computed from the model for the learned policy.{means}"
     )
     if result.may_be_cut:
-        say(f"{CUT.capitalize()}.")
+        say(f"{TRUNCATED.capitalize()}.")
     say(f"The assured optimum is {number(result.optimum)}; random play inside the shield {number(result.random)}.")
     if result.learned:
         say(f"The model: {result.learned}")

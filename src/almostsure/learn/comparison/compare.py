@@ -1,15 +1,14 @@
-"""``compare``: train several learners with several seeds in one world, and judge what they would deploy.
+"""``compare``: train several learners with several seeds, and evaluate the policies that they would deploy.
 
-Violations in *training* are counted: episodes that took more than the budget.  What would be *deployed* is, where there
-is a model, not tried out but evaluated exactly (:func:`almostsure.evaluate`): its return and its probability of
-overspending are numbers, not estimates; where the return would be infinite, it is that of a thousand steps.  Where
-there is none, it is played, and the numbers come with intervals (:mod:`almostsure.learn.deployment`).  Returns are put
-on the scale
+Violations in *training* are counted: episodes that took more than the budget.  If there is a model, the *deployed*
+policy is evaluated exactly (:func:`almostsure.evaluate`): its return and its probability of overspending are not
+estimates.  An infinite return is replaced by that of a thousand steps.  Without a model the policy is played, and the
+results have confidence intervals (:mod:`almostsure.learn.deployment`).  Returns are also given on the scale
 
     fraction of the optimum = (return − random) / (optimum − random)
 
-where *random* is uniformly random play inside the exact shield, and *optimum* the best assured return; without a model
-nobody knows either.  A learner that overspends may get more than 1.
+where *random* is uniformly random play inside the exact shield, and *optimum* the best assured return, which are both
+unknown without a model.  A learner that overspends may get more than 1.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from almostsure.progress import Bar
 from almostsure.shield.checks import require_budget
 from almostsure.shield.shield import Shield
 
-MOST_STEPS, MOST_RUNS = 2**53, 1_000_000  # of a run, and of a learner
+MOST_STEPS, MOST_RUNS = 2**53, 1_000_000  # the most steps of a run, and the most runs of a learner
 
 __all__ = ["Comparison", "Learner", "Training", "compare"]
 
@@ -64,22 +63,22 @@ def compare(
     budget
         The budget of every episode.
     learners
-        Names, see ``almostsure.learn.learners.learners``, or objects with ``name`` and ``train``; by default all that
-        have names.
+        Names (see ``almostsure.learn.learners.learners``), or objects with ``name`` and ``train``; by default all
+        names.
     steps
-        Environment steps that each run may take.
+        The number of environment steps of each run.
     seeds
-        How many runs each learner gets, with the seeds 0, 1, …; or the seeds themselves.
+        The number of runs of each learner, with the seeds 0, 1, …; or the seeds themselves.
     workers
-        How many processes share the runs, one by default; or a :class:`almostsure.learn.RayCluster`.  The result is the
-        same.
+        The number of processes, one by default; or a :class:`almostsure.learn.RayCluster`.  The result does not depend
+        on it.
 
     Raises
     ------
     Infeasible, ModelMismatch
         If an initial state needs more than ``budget`` (``needed`` suffices); or if a shield is of another model.
     Interrupted
-        Ctrl-C; ``kept`` is the comparison of the runs that were finished, None if it came before the first began.
+        Ctrl-C; ``kept`` is the comparison of the finished runs, or None before the first run.
 
     Examples
     --------
@@ -112,7 +111,7 @@ def _stopped(task: _Task | None, runs: list[Run], jobs: int) -> Interrupted:
 
 
 def _optimum(mdp: MDP, budget: int) -> float:
-    """The best assured return; infinite if it has no bound, NaN if it is not known."""
+    """The best assured return; infinite if it is unbounded, NaN if it is too hard to compute."""
     try:
         return solve_policy(mdp, AlmostSure(budget)).value
     except UnboundedReturn:
@@ -132,7 +131,7 @@ class _Task:
         # An environment with a transition table is a model.
         self.ground = ground = playground(model_of_env(world) if is_environment(world) else world)
         self.learners, self.steps = learners, steps
-        self.random = self.optimum = math.nan  # what returns are measured against, if there is a model
+        self.random = self.optimum = math.nan  # the scale of returns, if there is a model
         if ground.model is None:
             self.budget = check_budget(budget)
         else:
@@ -142,12 +141,12 @@ class _Task:
             self.optimum = _optimum(ground.model, self.budget)
 
     def _fraction(self, value: float) -> float:
-        """Where a return lies between random play and the optimum; NaN where that says nothing."""
+        """A return as a fraction of the optimum; NaN if the scale is unknown, infinite or empty."""
         span = self.optimum - self.random
         return (value - self.random) / span if math.isfinite(span) and span > 0 else math.nan
 
     def __call__(self, job: tuple[int, int]) -> Run:
-        """The run of the learner of a number, with a seed."""
+        """Train one learner with one seed, and evaluate its policy."""
         (number, seed), ground, budget = job, self.ground, self.budget
         learner = self.learners[number]
         world = ground.mdp if ground.source is None else ground.source
@@ -175,7 +174,7 @@ class _Task:
         return Run(row=row, training=training)
 
     def comparison(self, runs: list[Run]) -> Comparison:
-        """What the runs found."""
+        """The comparison of the runs."""
         return Comparison(
             runs=tuple(runs),
             budget=self.budget,
@@ -195,7 +194,7 @@ def _chosen(given: str | Learner | Iterable[str | Learner] | None) -> list[Learn
     chosen = [as_learner(one) for one in several]
     names = [learner.name for learner in chosen]
     if not chosen or len(set(names)) < len(names):
-        raise ArgumentError(f"learners must be one or more, each with another name; got {names}")
+        raise ArgumentError(f"learners must be one or more, with different names; got {names}")
     return chosen
 
 

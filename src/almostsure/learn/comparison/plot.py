@@ -23,7 +23,7 @@ TITLES = {
 
 
 def draw(comparison: Comparison, ax: Axes | None, measure: str) -> Axes:
-    """Return, damage and violations against steps, with bands over the seeds; or one of them, on the axes given."""
+    """Plot return, damage and violations against steps, with bands over the seeds; or one of them, on given axes."""
     if measure not in TITLES:
         raise UnknownName("measure", measure, TITLES, f"There are {', '.join(TITLES)}.")
     if ax is not None:
@@ -55,7 +55,7 @@ def _measure(axes: Axes, comparison: Comparison, measure: str) -> None:
     if measure == "damage":
         _reference(axes, comparison.budget, "budget")
     linear = max(comparison.budget, 1) if measure == "damage" else 1
-    axes.set_yscale("symlog", linthresh=linear)  # some never hurt, others do so a thousand times
+    axes.set_yscale("symlog", linthresh=linear)  # some learners have no violations, others thousands
     axes.set_ylim(bottom=-0.05 * linear)
 
 
@@ -68,9 +68,9 @@ def _panel(axes: Axes, comparison: Comparison, measure: str) -> None:
 
 
 def _limit_returns(axes: Axes, comparison: Comparison) -> None:
-    """Show where most of the curves run: one episode that lasts for ever would flatten all others."""
-    means = np.concatenate([curves["return"].mean for curves in comparison.curves.values()])
-    means = np.append(means[np.isfinite(means)], [x for x in (comparison.optimum,) if np.isfinite(x)])
+    """Limit the axis to the range of most values: a single very long episode would flatten all curves."""
+    means = np.concatenate([[comparison.optimum], *(curves["return"].mean for curves in comparison.curves.values())])
+    means = means[np.isfinite(means)]
     if means.size:
         low, high = float(np.quantile(means, 0.2)), float(means.max())
         axes.set_ylim(low - 0.1 * (high - low) - 1e-9, high + 0.1 * (high - low) + 1e-9)

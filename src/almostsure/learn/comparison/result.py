@@ -1,4 +1,4 @@
-"""What a comparison of learners found: a table, tidy rows, learning curves and a picture."""
+"""``Comparison``, the result of comparing learners: a table, tidy rows, learning curves and a plot."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from almostsure.wording import counted, number
 if TYPE_CHECKING:
     from almostsure.plots import Axes
 
-POINTS = 25  # of a learning curve
-SURELY = 1 - 1e-9  # a probability, up to rounding
-FEW = 5  # seeds below which ranges are shown, since an interval would mostly show how little is known
+POINTS = 25  # the number of points of a learning curve
+SURELY = 1 - 1e-9  # probability 1, up to rounding
+FEW = 5  # with fewer seeds, ranges are shown, as confidence intervals would be very wide
 MEASURES = ("return", "damage", "violations")
 SHOWN = (
     ("learner", "learner"),
@@ -36,8 +36,8 @@ SHOWN = (
 
 
 TRAINED, DEPLOYED = "✕ overspent in training", "✕ overspends"
-WHOSE = "violations are counted in training; the other columns are of the policy that was learned"
-CUT = f"where an episode may go on for ever, returns and damage without bound are those of {MAX_STEPS:,} steps"
+COLUMNS = "violations are counted in training; the other columns are about the learned policy"
+TRUNCATED = f"if an episode may never end, infinite returns and damages are replaced by those of {MAX_STEPS:,} steps"
 MARKED = "✕ took more than the budget: its return is not comparable"
 
 
@@ -53,11 +53,11 @@ class Run:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curve:
-    """A mean over seeds with a band around it; NaN before the first episode ends, no band from one seed.
+    """A mean over seeds with a band around it; NaN before the first episode ends, and no band for one seed.
 
-    From fewer than five seeds, the band goes from the smallest to the largest of them.  From five on, it is Student's
-    95 % confidence interval of the mean; that of damage or violations is cut at 0, below which nothing can be, and at
-    the largest value that was seen, of an episode or a seed.
+    With fewer than five seeds, the band is the range of their values.  With five or more, it is Student's 95 %
+    confidence interval of the mean.  For damage and violations, it is cut at 0 and at the largest observed value (of an
+    episode or a seed), as other values are impossible or were never seen.
     """
 
     steps: Ints  # [points], of the environment
@@ -69,7 +69,7 @@ class Curve:
 @final
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Comparison:
-    """How safe and how good learners are.  Made by :func:`almostsure.learn.comparison.compare.compare`; print it.
+    """The safety and performance of learners, by :func:`almostsure.learn.comparison.compare.compare`; print it.
 
     Examples
     --------
@@ -81,10 +81,10 @@ class Comparison:
 
     runs: tuple[Run, ...]
     budget: int
-    random: float  # return of uniformly random play inside the shield; NaN without a model
-    optimum: float  # best assured return; NaN without a model
-    sampled_episodes: int | None = None  # that each deployed policy was judged by; None: exactly
-    learned: str = ""  # what the model rests on, if it was learned or found by playing
+    random: float  # the return of uniformly random play inside the shield; NaN without a model
+    optimum: float  # the best assured return; NaN without a model
+    sampled_episodes: int | None = None  # the number of episodes that evaluated each policy; None: exact evaluation
+    learned: str = ""  # the assumptions of the model, if it was learned or found by playing
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -93,11 +93,11 @@ class Comparison:
 
     @property
     def learners(self) -> tuple[str, ...]:
-        """Their names, in order."""
+        """The names of the learners, in order."""
         return tuple(dict.fromkeys(run.row["learner"] for run in self.runs))
 
     def summary(self) -> list[dict[str, Any]]:
-        """One row per learner: means over the seeds, and for each the half width of its 95 % confidence interval."""
+        """One row per learner: means over the seeds, and the half-widths of their 95 % confidence intervals."""
         return [self._summary(name) for name in self.learners]
 
     def _runs(self, learner: str) -> list[Run]:
@@ -120,19 +120,19 @@ class Comparison:
     def _curves_of(self, runs: Sequence[Run]) -> dict[str, Curve]:
         edges = np.linspace(0, runs[0].row["steps"], POINTS + 1)
         steps, damages = edges[1:].astype(np.int64), [run.training.damages for run in runs]
-        # The largest value that a band may show; infinity where values may be negative, too.
+        # The largest value that a band may have; infinity for returns, which may also be negative.
         most = math.inf, max(one.max(initial=0) for one in damages), max((one > self.budget).sum() for one in damages)
         tracks = zip(*(track(run.training, edges, self.budget) for run in runs), strict=True)
         each = zip(MEASURES, tracks, most, strict=True)
         return {measure: _curve(steps, np.stack(values), float(limit)) for measure, values, limit in each}
 
-    # ------------------------------------------------------------------ ways out
+    # ------------------------------------------------------------------ plot and file
 
     def plot(self, ax: Axes | None = None, *, measure: str = "return") -> Axes:
-        """Draw one measure on the axes given, or all three on new ones, of which the first is returned.
+        """Plot one measure on the given axes, or all three on new ones, of which the first is returned.
 
-        Lines are means over the seeds.  The bands around them go from the smallest to the largest seed, or are 95 %
-        confidence intervals from five seeds on: see :class:`almostsure.learn.comparison.result.Curve`.
+        Lines are means over the seeds.  Bands are the range of the seeds, or 95 % confidence intervals for five or more
+        seeds: see :class:`almostsure.learn.comparison.result.Curve`.
         """
         from almostsure.learn.comparison.plot import draw
 
@@ -148,7 +148,7 @@ class Comparison:
         with atomic_write(path) as file:
             file.write(text.getvalue().encode())
 
-    # ------------------------------------------------------------------ for people
+    # ------------------------------------------------------------------ text
 
     def __repr__(self) -> str:
         table = [[title for _, title in SHOWN], *(self._cells(row) for row in self.summary())]
@@ -167,9 +167,9 @@ class Comparison:
         return [str(row["learner"]), *(self.over_seeds(row["learner"], key) for key, _ in SHOWN[1:])]
 
     def over_seeds(self, learner: str, key: str, show: Callable[[float], str] | None = None) -> str:
-        """An entry of a learner's rows, as tables show it: of few seeds the range, of more the mean ± its margin.
+        """An entry of a learner's rows as shown in tables: the range of few seeds, or the mean ± its margin.
 
-        ``show`` writes a number in another way than to three digits, and a mean without its margin.
+        ``show`` formats numbers, instead of to three digits, and leaves out the margin.
         """
         values = np.array([[run.row[key]] for run in self._runs(learner)], np.float64)
         if 1 < values.size < FEW:
@@ -182,19 +182,19 @@ class Comparison:
         if not self.runs:
             return ["no run was finished"]
         marked = f"; {MARKED}" if any(map(_mark, self.summary())) else ""
-        rests = [f"the model: {self.learned}"] if self.learned else []
-        return [self._note(), f"{WHOSE}{marked}", *([CUT] if self.may_be_cut else []), *rests]
+        learned = [f"the model: {self.learned}"] if self.learned else []
+        return [self._note(), f"{COLUMNS}{marked}", *([TRUNCATED] if self.may_be_cut else []), *learned]
 
     @property
     def may_be_cut(self) -> bool:
-        """Whether a deployed policy may go on for ever, so that what it gains then stands for an infinite sum."""
+        """Whether episodes of a deployed policy may never end, so that its return may be that of truncated ones."""
         return any(run.row["deployed_ends"] < SURELY for run in self.runs)
 
     def _note(self) -> str:
         steps, seeds = self.runs[0].row["steps"], len({run.row["seed"] for run in self.runs})
         how = f"budget {self.budget}; {counted(steps, 'step')}, {counted(seeds, 'seed')}"
         if self.sampled_episodes is not None:
-            return f"{how}; no model: each deployed policy was judged by {counted(self.sampled_episodes, 'episode')}"
+            return f"{how}; no model: each deployed policy was evaluated in {counted(self.sampled_episodes, 'episode')}"
         return f"{how}; random shielded play {_number(self.random)}, assured optimum {_number(self.optimum)}"
 
 
@@ -202,9 +202,9 @@ class Comparison:
 
 
 def track(training: Training, edges: Floats, budget: int) -> tuple[Floats, Floats, Floats]:
-    """Return and damage of the episodes that ended between two edges, and violations so far, at each later edge.
+    """Mean return and damage of the episodes that ended between two edges, and violations so far, at each later edge.
 
-    Where no episode ended, the last value stands.
+    If no episode ended, the last value is repeated.
     """
     window = np.clip(np.searchsorted(edges, training.ends, side="left") - 1, 0, edges.size - 2)
     size = edges.size - 1
@@ -224,7 +224,7 @@ def _filled(values: Floats) -> Floats:
 
 
 def _curve(steps: Ints, values: Floats, most: float) -> Curve:
-    """See :class:`Curve`; ``most`` is the largest value that the band may show."""
+    """See :class:`Curve`; ``most`` is the largest value that the band may have."""
     mean, margin = mean_and_margin(values)
     if 1 < values.shape[0] < FEW:
         return Curve(steps=steps, mean=mean, lower=values.min(axis=0), upper=values.max(axis=0))
@@ -236,7 +236,7 @@ def _curve(steps: Ints, values: Floats, most: float) -> Curve:
 
 
 def _mark(row: Mapping[str, Any]) -> str:
-    """When a learner took more than the budget: its return is not comparable then."""
+    """The mark of a learner that took more than the budget, so its return is not comparable."""
     if row["deployed_overspend"] > 0:
         return DEPLOYED
     return TRAINED if row["training_violations"] > 0 else ""
@@ -248,7 +248,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _with_margin(mean: float, margin: float) -> str:
-    """A mean over seeds to three digits, and the half width of its confidence interval where there is one."""
+    """A mean over seeds to three digits, and the half-width of its confidence interval if there is one."""
     if not math.isfinite(margin) or margin <= 1e-9 * max(1.0, abs(mean)) or not math.isfinite(mean):
         return _number(mean)
     return f"{_number(mean)} ± {_number(margin)}"

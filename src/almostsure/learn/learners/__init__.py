@@ -1,6 +1,6 @@
-"""Learners on (state, remaining budget), as small objects with one method, ``train``.
+"""Tabular learners on (state, remaining budget), as small objects with one method, ``train``.
 
-``docs/agents.md`` says what each of them is and which guarantee it has.
+``docs/agents.md`` describes each of them and its guarantee.
 """
 
 from almostsure.learn.learners.barrier import Barrier, learn_barrier

@@ -1,7 +1,7 @@
-"""What a learner may do: everything, what looks harmless one step ahead, or what a shield allows.
+"""The choices that a learner may play: all, those that are harmless one step ahead, or those that a shield allows.
 
-An allowance is a table [layers, num_choices].  A learner that ignores the budget has one layer; the others have one for
-each remaining budget 0 … budget and a last one for the overspent.
+An allowance is a table [layers, num_choices].  For a learner that ignores the budget it has one layer; for others, one
+per remaining budget 0 … budget and a last one for overspent budgets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from almostsure.shield.shield import Shield
 
 
 class Step(NamedTuple):
-    """What happened in one step."""
+    """A transition."""
 
     choice: int
     next_state: int
@@ -37,9 +37,9 @@ class Step(NamedTuple):
 
 
 class Allowance(ABC):
-    """Says what is allowed, and may learn; what learns nothing need not say so."""
+    """The allowed choices, which may depend on the outcomes seen so far."""
 
-    watches: bool = False  # whether it wants to see every new outcome at once
+    watches: bool = False  # whether it must see every new outcome at once
 
     def __init__(self, ground: Playground, budget: int, *, sees_budget: bool = True) -> None:
         self.mdp, self.budget = ground.mdp, check_budget(budget)
@@ -47,32 +47,32 @@ class Allowance(ABC):
 
     @abstractmethod
     def table(self) -> Bools:
-        """What is allowed now, [layers, num_choices]."""
+        """The choices that are allowed now, [layers, num_choices]."""
 
     def policy(self, probability: Floats) -> Policy:
-        """The policy of these probabilities, [layers, num_choices]."""
+        """The policy with these probabilities, [layers, num_choices]."""
         return Policy(self.mdp, probability=probability, budget=None if self.layers == 1 else self.budget)
 
     def watch(self, step: Step, remaining: int, clock: int) -> None:  # noqa: B027
-        """Take in an outcome that was new at that time, with ``remaining`` left before it."""
+        """Learn from a new outcome, seen in step number ``clock`` with ``remaining`` left before it."""
 
     def repeat(self, step: Step, times: int) -> None:  # noqa: B027
-        """Take in that an outcome was seen again."""
+        """Count an outcome that was seen ``times`` times more."""
 
     def finish(self, clock: int) -> None:  # noqa: B027
-        """Training is over."""
+        """End training after ``clock`` steps."""
 
     def completed(self, allowed: Bools) -> Bools:
-        """What a deployed policy may do, [layers, num_choices]: by default something is allowed everywhere as it is."""
+        """The choices of a deployed policy, [layers, num_choices]; subclasses may add some where none is allowed."""
         return allowed
 
 
 @final
 class Everything(Allowance):
-    """No limits; with ``sees_budget`` false the budget is not even looked at."""
+    """All choices; if ``sees_budget`` is false, for a learner that ignores the budget."""
 
     def table(self) -> Bools:
-        """Everything."""
+        """All choices."""
         return np.ones((self.layers, self.mdp.num_choices), np.bool_)
 
 
@@ -86,26 +86,26 @@ class OneStep(Allowance):
         self._needs: Ints = next_damages(ground.mdp)
 
     def table(self) -> Bools:
-        """What the damages of the next step allow."""
+        """The choices that the damages of the next step allow."""
         return with_fallback(self.mdp, self._needs, allowed_by(self._needs, self.budget))
 
     def watch(self, step: Step, remaining: int, clock: int) -> None:
-        """Learn how much a step can hurt."""
+        """Learn the damage that a choice can do."""
         self._needs[step.choice] = max(self._needs[step.choice], step.damage)
 
 
 @final
 class Shielded(Allowance):
-    """What a shield allows: an exact one, a learned one, or one that goes on learning.
+    """The choices that a shield allows: an exact one, a learned one, or an OnlineShield.
 
-    An exact shield's policy says nothing where nothing is safe.  Any other shield may be wrong, so that what its
-    policy does then must be told: the choice that needs least.  Where there is no model, there is no exact shield: by
-    default an optimistic :class:`almostsure.OnlineShield` learns along.
+    By default it is the exact shield, or an optimistic :class:`almostsure.OnlineShield` if there is no model.  The
+    policy inside an exact shield is undefined where no choice is allowed.  Any other shield may be wrong, so the policy
+    plays the choices that need least there.
 
-    A shield that does not go on learning must foresee whatever happens.  That of the very model which is played does;
-    that of another model is refused, unless that one was learned, or there is no model to compare it with: then every
-    outcome is compared with the shield's model when it happens for the first time, and refused if it is none of its
-    outcomes.  A foreseen outcome of an allowed choice never takes more than is left.
+    Under a shield other than an OnlineShield only outcomes of its model may happen.  This is so if its model is the one
+    that is played.  The shield of another model is refused, unless that model was learned, or there is no model to
+    compare it with.  Then each outcome is checked when it happens for the first time, and an impossible one is an
+    error.  A possible outcome of an allowed choice never takes more than is left.
     """
 
     def __init__(self, ground: Playground, budget: int, shield: Shield | OnlineShield | None) -> None:
@@ -122,9 +122,9 @@ class Shielded(Allowance):
         self._theirs = _matching(self.mdp, shield.space, self._is_terminal)
         log, other = shield.space.encode, "" if self.exact else shield.space.otherwise_named(self.mdp)
         if isinstance(log, Logged) and log.names_actions and self.mdp.action_names is None:
-            other = "its actions have the names of a log, in the order of the alphabet"
+            other = "its actions have the names of a log, in alphabetical order"
         if other:
-            raise ModelMismatch(f"the shield numbers states and actions otherwise than what is trained on: {other}.")
+            raise ModelMismatch(f"the shield numbers states and actions differently from what is trained on: {other}.")
         if isinstance(shield, Shield):
             if ground.model is not None and not self.exact:
                 _check_learned(shield, ground.model)
@@ -133,7 +133,7 @@ class Shielded(Allowance):
         self._table: Bools | None = None  # of a shield that never changes
 
     def table(self) -> Bools:
-        """What is allowed now."""
+        """The choices that are allowed now."""
         if self._table is not None:
             return self._table
         table = allowed_by(self._needs(), self.budget)
@@ -143,12 +143,12 @@ class Shielded(Allowance):
 
     def _needs(self) -> Ints:
         for state in self.mdp.initial_states[~self._is_terminal[self.mdp.initial_states]].tolist():
-            self.shield.allowed(state, self.budget)  # raises NoSafeAction where it knows nothing safe
+            self.shield.allowed(state, self.budget)  # raises NoSafeAction if it allows no action there
         needs = self.shield.of_choice if isinstance(self.shield, OnlineShield) else self.shield.minimal.of_choice
         return np.where(self._theirs >= 0, needs[self._theirs], 0)
 
     def watch(self, step: Step, remaining: int, clock: int) -> None:
-        """Let a shield that learns see what happened; any other one must have foreseen it, or raises ModelMismatch."""
+        """Let an OnlineShield learn; any other raises ModelMismatch if the outcome is impossible in its model."""
         if isinstance(self.shield, OnlineShield):
             self.shield.ledger.steps += clock - self._clock - 1  # those without a surprise
             self._clock = clock
@@ -158,33 +158,32 @@ class Shielded(Allowance):
             self.shield.after((state, remaining), *happened)
 
     def repeat(self, step: Step, times: int) -> None:
-        """Let a shield that learns count what it has seen."""
+        """Let an OnlineShield count an outcome that it has seen."""
         if isinstance(self.shield, OnlineShield):
             self.shield.repeat(*self._place(step), times=times, reward=step.reward)
 
     def finish(self, clock: int) -> None:
-        """Let a shield that learns know how many steps there were."""
+        """Let an OnlineShield count the steps."""
         if isinstance(self.shield, OnlineShield):
             self.shield.ledger.steps += clock - self._clock
 
     def _place(self, step: Step) -> tuple[int, int, int, int]:
-        """State, action, next state and damage, as the shield numbers them."""
+        """State, action, next state and damage, in the numbers of the shield."""
         space, choice = self.shield.space, int(self._theirs[step.choice])
-        state = space.choice_state(choice)
-        ends = self._is_terminal[step.next_state] and space.end is not None
-        return state, int(space.choice_action[choice]), int(space.end) if ends else step.next_state, step.damage  # type: ignore[arg-type]
+        next_state = step.next_state if space.end is None or not self._is_terminal[step.next_state] else int(space.end)
+        return space.choice_state(choice), int(space.choice_action[choice]), next_state, step.damage
 
     def completed(self, allowed: Bools) -> Bools:
-        """What the deployed policy may do."""
+        """The choices of the deployed policy."""
         return allowed if self.exact else with_fallback(self.mdp, self._needs(), allowed)
 
     def policy(self, probability: Floats) -> Policy:
-        """On the remaining budget; of an exact shield nothing is said beyond it."""
+        """The policy with these probabilities; inside an exact shield without the layer for overspent budgets."""
         return super().policy(probability[:-1] if self.exact else probability)
 
 
 def _check_learned(shield: Shield, mdp: MDP) -> None:
-    """Refuse the shield of another model, unless that one was learned: it knows the outcomes that were seen."""
+    """Refuse the shield of another model, unless that model was learned."""
     if not shield.mdp.origin.counted:
         raise ModelMismatch(
             f"the shield belongs to another model ({shield.mdp.fingerprint[:12]}, {shield.mdp.num_states} states) than "
@@ -194,10 +193,10 @@ def _check_learned(shield: Shield, mdp: MDP) -> None:
 
 
 def _matching(mdp: MDP, space: Space, is_terminal: Bools) -> npt.NDArray[np.int64]:
-    """The shield's choice of the same state and action, for each of the model's; −1 where nothing happens any more.
+    """For each choice of the model, the shield's choice of the same state and action; −1 for those of ended states.
 
-    A learned shield has the states that can be observed, the end and the unknown; a model may number its ends
-    otherwise.
+    A learned shield has the states that can be observed, the end and ``unknown``, so ended states of the model may be
+    other states of the shield.
     """
     owner = mdp.choice_states()
     at = space.find_choices(owner, mdp.choice_action)
@@ -206,7 +205,7 @@ def _matching(mdp: MDP, space: Space, is_terminal: Bools) -> npt.NDArray[np.int6
     theirs: npt.NDArray[np.int64] = np.where(over & ~(has & observed), -1, at)
     lacks = np.flatnonzero(~(over | (has & observed)))
     if lacks.size:
-        strange = f"it does not know {mdp.describe_choice(int(lacks[0]))}"
+        strange = f"it does not have {mdp.describe_choice(int(lacks[0]))}"
     elif (more := _not_in(space, theirs, is_terminal)).size:
         strange = f"the model does not have {space.describe_choice(int(more[0]))}"
     else:
@@ -218,7 +217,7 @@ def _matching(mdp: MDP, space: Space, is_terminal: Bools) -> npt.NDArray[np.int6
 
 
 def _not_in(space: Space, theirs: npt.NDArray[np.int64], is_terminal: Bools) -> npt.NDArray[np.int64]:
-    """The shield's choices that the model does not have, where episodes go on: what is safe may rest on them."""
+    """The shield's choices that the model does not have, except in ended states: its budgets may depend on them."""
     owner = space.choice_states()
     extra = owner < space.num_observed
     extra[theirs[theirs >= 0]] = False

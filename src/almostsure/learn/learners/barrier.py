@@ -1,9 +1,9 @@
-"""Barrier learning: which choices may ever hurt, learned by acting (Castellano, Min, Bazerque and Mallada, 2022).
+"""Barrier learning: which choices can force damage, learned by acting (Castellano, Min, Bazerque and Mallada, 2022).
 
-With nothing to spend (Δ = 0) the budget of a choice is a yes or no: either some policy never takes damage after it, or
-the choice is *doomed*.  The learner assumes the best of what it does not know, and is proved wrong by damage.  That is
-an optimistic :class:`almostsure.OnlineShield` with a budget of 0, and nothing else: **every violation reveals a
-damaging outcome that was never seen before**, so that there are at most as many as there are damaging outcomes.
+With Δ = 0 only one question matters about a choice: either some policy never takes damage after it, or the choice is
+*doomed*.  The learner assumes that unknown choices do no damage, until it sees some.  This is an optimistic
+:class:`almostsure.OnlineShield` with a budget of 0: **every violation reveals a damaging outcome that was never seen
+before**, so there are at most as many violations as damaging outcomes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from almostsure.model.arrays import Bools
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Barrier:
-    """What barrier learning found.
+    """The result of barrier learning.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Barrier:
     <Barrier: 6 of 54 choices are known to be doomed>
     """
 
-    shield: OnlineShield  # with what it has seen, and its ledger
+    shield: OnlineShield  # with its counts and its ledger
     training: Training
 
     @property
@@ -58,9 +58,9 @@ def learn_barrier(world: Any, *, steps: int = 100_000, seed: int = 0, max_steps:
     Parameters
     ----------
     world
-        What to act in: a model, an example's name, a file, or whatever can be sampled.
+        What to act in: a model, an example's name, a file, or anything that can be sampled.
     steps
-        How many steps to take.
+        The number of steps to take.
     seed
         Seed of the random numbers.
     max_steps
@@ -69,13 +69,13 @@ def learn_barrier(world: Any, *, steps: int = 100_000, seed: int = 0, max_steps:
     Raises
     ------
     NoSafeAction
-        If it turns out that even the initial state is doomed.
+        If the initial state is found to be doomed.
 
     Examples
     --------
     >>> from almostsure.learn.learners import learn_barrier
     >>> found = learn_barrier("paper", steps=200)
-    >>> found.doomed  # left hurts; right, and what is done in the square, never does
+    >>> found.doomed  # left does damage; right, and the action in the square, never do
     array([ True, False, False])
     >>> len(found.shield.ledger.violations)
     1

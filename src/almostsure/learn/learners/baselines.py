@@ -1,11 +1,9 @@
-"""What the baselines without a shield are: one definition each, which tabular and deep learners share.
+"""The baselines without a shield, as defined for both tabular and deep learners.
 
-*One-step mask*: an action is allowed if its worst next damage does not exceed what remains; where no action is, those
-with the least worst damage are.  That is what people do who look one step ahead: it fails where damage can be forced
-later.
+*One-step mask*: an action is allowed if its worst damage in the next step does not exceed the remaining budget; if no
+action is, those with the least worst damage are.  It looks one step ahead, and fails where damage can be forced later.
 
-*Sauté* (Sootla et al., 2022): a step that leaves one overspent, and every step after it, is paid −penalty in place of
-its reward.
+*Sauté* (Sootla et al., 2022): −penalty replaces the reward of every step after which the budget is overspent.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from almostsure.model.space import Space
 
 
 def next_damages(mdp: MDP) -> Ints:
-    """The worst damage of each choice's very next step, [num_choices]."""
+    """The worst damage of each choice in the next step, [num_choices]."""
     worst: Ints = np.maximum.reduceat(mdp.damage, mdp.outcome_ptr[:-1].astype(np.int64)).astype(np.int64)
     return worst
 
 
 def allowed_by(needs: npt.NDArray[Any], budget: int) -> Bools:
-    """Which choices may be made with 0 … budget left, and none once overspent: [budget + 2, num_choices]."""
+    """The choices that need at most what is left, for 0 … budget left; none if overspent: [budget + 2, num_choices]."""
     entries = (budget + 2) * needs.size
     require(3 * entries, f"a learner's table of what is allowed ({entries:,} entries)", "Train with a smaller budget.")
     remaining = np.append(np.arange(budget + 1), -1)
@@ -38,7 +36,7 @@ def allowed_by(needs: npt.NDArray[Any], budget: int) -> Bools:
 
 
 def with_fallback(space: Space, needs: npt.NDArray[Any], allowed: Bools) -> Bools:
-    """The same table [layers, num_choices], with the choices that need least wherever a state has none."""
+    """The table [layers, num_choices], plus the choices that need least in states without an allowed choice."""
     starts, owner = space.choice_ptr[:-1].astype(np.int64), space.choice_states()
     least = needs == np.minimum.reduceat(needs, starts)[owner]
     none = ~np.logical_or.reduceat(allowed, starts, axis=1)[:, owner]
@@ -47,7 +45,7 @@ def with_fallback(space: Space, needs: npt.NDArray[Any], allowed: Bools) -> Bool
 
 
 def one_step_mask(mdp: MDP, budget: int) -> Bools:
-    """The one-step mask, [budget + 2, num_choices]; the last layer is that of the overspent."""
+    """The one-step mask, [budget + 2, num_choices]; the last layer is for overspent budgets."""
     needs = next_damages(mdp)
     return with_fallback(mdp, needs, allowed_by(needs, budget))
 
@@ -55,6 +53,6 @@ def one_step_mask(mdp: MDP, budget: int) -> Bools:
 def saute_penalty(least: float, most: float) -> float:
     """The default penalty, for rewards between ``least`` and ``most``.
 
-    No reward makes up for it, and to stay overspent in order to avoid what steps cost does not pay.
+    No reward compensates it, and no negative rewards are so large that staying overspent pays.
     """
     return max(most - least, -2 * least) or 1.0

@@ -1,13 +1,12 @@
-"""Tabular Q-learning: inside a shield, and the four ways that people use without one.
+"""Tabular Q-learning: inside a shield, and four common baselines without one.
 
-All of them learn undiscounted returns of episodes; an episode of more than ``max_steps`` steps is truncated, which is
-not its end: the value of the state in which it was truncated still counts.  They learn in a model, or in whatever can
-be sampled (:mod:`almostsure.learn.sampling.samplers`).
+All of them learn undiscounted returns of episodes.  Episodes are truncated after ``max_steps`` steps.  Truncation is
+not termination: the value of the last state still counts.  They learn in a model, or from a sampler
+(:mod:`almostsure.learn.sampling.samplers`).
 """
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -35,7 +34,7 @@ Given = AnyShield | Callable[[Any], AnyShield] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Q(ABC):
+class _Q:
     """Q-learning with some allowance."""
 
     name: str
@@ -51,12 +50,12 @@ class _Q(ABC):
         return train(ground, allowance, rules, seed=seed)
 
     def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
-        """Where to play, and what is allowed there: everything, whatever is left."""
+        """What to play in and which choices are allowed: all, and the budget is ignored."""
         ground = playground(world)
         return ground, Everything(ground, budget, sees_budget=False)
 
     def rules(self, ground: Playground) -> dict[str, Any]:
-        """What else tells this learner from others."""
+        """The rules in which this learner differs from the defaults."""
         return {}
 
 
@@ -64,25 +63,26 @@ class _Q(ABC):
 @final
 @dataclass(frozen=True, kw_only=True)
 class ShieldedQ(_Q):
-    """Q-learning on (state, remaining) that never sees an action which the shield refuses.
+    """Q-learning on (state, remaining) with the actions that the shield allows.
 
     Parameters
     ----------
     shield
-        None for the exact one (where there is no model, an optimistic OnlineShield); a Shield of the same model, or one
-        that was learned, which raises ModelMismatch when something happens that it does not foresee; an OnlineShield,
-        which goes on learning; a RiskShield, in whose :meth:`almostsure.RiskShield.restrict` it then
-        learns, on (state, remaining, risk): the policy is one of that model; or a function of the model or sampler that
-        makes one of these for each run.
+        None for the exact shield (without a model, an optimistic OnlineShield); or a Shield of the same model; or one
+        of a learned model, which raises ModelMismatch when an outcome happens that is impossible in it; or an
+        OnlineShield, which learns during training; or a RiskShield, with training and a policy on (state, remaining,
+        risk) in the model of its :meth:`almostsure.RiskShield.restrict`; or a function that makes one of these from the
+        model or sampler, for each run.
     max_steps
         Episodes are truncated after so many steps.
     explore
         The share of random steps.
     discount
-        Of later rewards.  Where time costs nothing, one below 1 keeps the learner from putting off what it wants.
+        The discount of later rewards.  If steps cost nothing, one below 1 keeps the learner from delaying rewards.
     replays
-        How many choices are valued anew after each step, from all that was seen of them (Dyna).  It finds what is far
-        away in far fewer steps; it needs a model to play in, though it learns from what it sees alone.
+        The number of further choices that are updated after each step, from their observed outcomes (Dyna).  With
+        distant rewards this needs far fewer steps.  It needs a model to play in, but learns only from observed
+        outcomes.
 
     Examples
     --------
@@ -105,19 +105,19 @@ class ShieldedQ(_Q):
         check_discount(self.discount)
 
     def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
-        """What the shield allows; with a risk, everything in the model inside the shield."""
+        """The choices that the shield allows; for a RiskShield, all of its restricted model."""
         ground = playground(world)
         if self.replays and ground.model is None:
-            raise ArgumentError("replays must be 0 where there is no model to play in, only something to sample")
+            raise ArgumentError("replays must be 0 if there is no model to play in, only a sampler")
         shield = self.shield(world) if callable(self.shield) else self.shield
         if not isinstance(shield, RiskShield):
             return ground, Shielded(ground, budget, shield)
-        risked = inside_of(shield, ground.model, budget)
-        ground = replace(playground(risked.mdp), same=risked.outcomes(shield.mdp))
+        risked = _restricted(shield, ground.model, budget)
+        ground = replace(playground(risked.mdp), counted_as=risked.outcomes(shield.mdp))
         return ground, Everything(ground, budget, sees_budget=False)
 
     def rules(self, ground: Playground) -> dict[str, Any]:
-        """How it explores and learns."""
+        """Exploration, discount and replays."""
         return {"explore": float(self.explore), "discount": float(self.discount), "replays": self.replays}
 
 
@@ -125,12 +125,12 @@ class ShieldedQ(_Q):
 @final
 @dataclass(frozen=True, kw_only=True)
 class UnconstrainedQ(_Q):
-    """Q-learning on states; damage is not looked at.
+    """Q-learning on states that ignores damage.
 
     Parameters
     ----------
     name, max_steps
-        As printed in tables; and after how many steps episodes are truncated.
+        The name in tables, and the number of steps after which episodes are truncated.
 
     Examples
     --------
@@ -146,16 +146,16 @@ class UnconstrainedQ(_Q):
 @final
 @dataclass(frozen=True, kw_only=True)
 class LagrangianQ(_Q):
-    """Q-learning on states with a price of damage, which rises while an episode takes more than ``budget`` on average.
+    """Q-learning on states with a price of damage, which rises while episodes take more than ``budget`` on average.
 
-    Return and damage have a table each, so that a new price acts at once.  It aims at E[damage] ≤ budget.
+    Return and damage have a table each, so a new price has an immediate effect.  The aim is E[damage] ≤ budget.
 
     Parameters
     ----------
     name, max_steps
-        As printed in tables; and after how many steps episodes are truncated.
+        The name in tables, and the number of steps after which episodes are truncated.
     price_rate
-        By how much the price rises per unit that an episode takes too much.
+        The step size of the price: the most by which it changes after an episode.
 
     Examples
     --------
@@ -172,7 +172,7 @@ class LagrangianQ(_Q):
         check_positive("price_rate", self.price_rate)
 
     def rules(self, ground: Playground) -> dict[str, Any]:
-        """How the price rises."""
+        """The step size of the price."""
         return {"price_rate": float(self.price_rate)}
 
 
@@ -203,12 +203,12 @@ class SauteQ(_Q):
             check_positive("penalty", self.penalty)
 
     def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
-        """Everything, with an eye on what is left."""
+        """What to play in and which choices are allowed: all, with one layer per remaining budget."""
         ground = playground(world)
         return ground, Everything(ground, budget, sees_budget=True)
 
     def rules(self, ground: Playground) -> dict[str, Any]:
-        """What the overspent are paid."""
+        """The penalty."""
         return {"penalty": saute_penalty(*ground.rewards) if self.penalty is None else float(self.penalty)}
 
 
@@ -221,7 +221,7 @@ class MaskedQ(_Q):
     Parameters
     ----------
     name, max_steps
-        As printed in tables; and after how many steps episodes are truncated.
+        The name in tables, and the number of steps after which episodes are truncated.
 
     Examples
     --------
@@ -233,13 +233,13 @@ class MaskedQ(_Q):
     name: str = "one-step mask"
 
     def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
-        """What cannot overspend in the next step."""
+        """The choices that cannot overspend in the next step."""
         ground = playground(world)
         return ground, OneStep(ground, budget)
 
 
-def inside_of(shield: RiskShield, mdp: MDP | None, budget: int) -> Risked:
-    """The model inside a risk shield, which must be one of the model and the budget that are trained on."""
+def _restricted(shield: RiskShield, mdp: MDP | None, budget: int) -> Risked:
+    """The restricted model of a risk shield, which must be for the model and budget of the training."""
     if mdp is None or shield.mdp != mdp:
         raise ModelMismatch("the RiskShield belongs to another model than the one that is trained on")
     if shield.budget != budget:
@@ -262,7 +262,7 @@ learners: Mapping[str, Learner] = MappingProxyType(
 
 def warm_up() -> None:
     """Compile the steps of all learners."""
-    learners["shielded"].train(example("paper"), 0, steps=PLAIN_WORK, seed=0)  # more than plain Python would play
+    learners["shielded"].train(example("paper"), 0, steps=PLAIN_WORK, seed=0)  # more work than plain Python does
 
 
 def as_learner(given: object) -> Learner:

@@ -1,4 +1,4 @@
-"""Running Q-learning: the learner's tables, environments that move in turn, and the greedy policy in the end."""
+"""A training run of Q-learning: the tables, the environments and the final greedy policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from almostsure.errors import NoSafeAction
 from almostsure.kernels import plain
 from almostsure.learn.learners import steps
 from almostsure.learn.learners.allowance import Allowance, Step
-from almostsure.learn.learners.steps import Book, Ended, Envs, Rules
+from almostsure.learn.learners.steps import Ended, Envs, Rules, Tables
 from almostsure.learn.learners.training import Training
 from almostsure.learn.learners.world import Playground, world_of
 from almostsure.learn.sampling.samplers import CheckedSampler
@@ -22,18 +22,18 @@ from almostsure.model.arrays import Bools, Floats
 from almostsure.model.mdp import MDP
 from almostsure.policy.policy import Policy
 
-PLAIN_WORK = 30_000  # steps times layers that plain Python plays before compiled code would be loaded
-BLOCK = 1 << 15  # random numbers that are drawn together, in steps
+PLAIN_WORK = 30_000  # steps times layers up to which plain Python is faster than loading compiled code
+BLOCK = 1 << 15  # the steps whose random numbers are drawn together
 NUM_ENVS = 16
 STEPS_PER_ENV = 1_000  # short trainings use fewer environments, so that episodes can end
-BYTES_PER_ENTRY = 25  # of the learner's tables, for each layer and choice
+BYTES_PER_ENTRY = 25  # of the learner's tables, per layer and choice
 FADING = 0.4  # the step size after n tries is n to the power −0.4, …
-SMALLEST = 0.05  # … and not below this
-RATES = 2_000
+SMALLEST = 0.05  # … but at least this
+RATES = 2_000  # the number of tries after which the step size is constant
 
 
 def train(ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) -> Training:
-    """Q-learning inside what is allowed."""
+    """Q-learning with the allowed choices."""
     rules = rules._replace(
         steps=at_least("steps", rules.steps),
         max_steps=at_least("max_steps", rules.max_steps),
@@ -44,26 +44,23 @@ def train(ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) 
     return session.finish()
 
 
-def new_book(ground: Playground, layers: int) -> Book:
-    """An empty one: every choice is thought to be worth the largest reward until it is tried.
-
-    That is the optimism which makes a learner look everywhere.
-    """
+def new_tables(ground: Playground, layers: int) -> Tables:
+    """The tables before training; initial values are optimistic, the largest reward, so that every choice is tried."""
     entries = layers * ground.mdp.num_choices
     require(entries * BYTES_PER_ENTRY, f"a learner's tables ({entries:,} entries)", "Train with a smaller budget.")
-    shape = layers, ground.mdp.num_choices
-    return Book(
+    shape, outcomes = (layers, ground.mdp.num_choices), ground.counted_as
+    return Tables(
         value=np.full(shape, max(0.0, ground.rewards[1])),
         damage=np.zeros(shape),
         tries=np.zeros(shape, np.int64),
-        seen=np.zeros(ground.mdp.num_outcomes if ground.same is None else int(ground.same.max()) + 1, np.int64),
+        seen=np.zeros(ground.mdp.num_outcomes if outcomes is None else int(outcomes.max()) + 1, np.int64),
         rate=np.maximum(np.arange(1, RATES + 1) ** -FADING, SMALLEST),
         price=np.zeros(1),
     )
 
 
 def greedy(mdp: MDP, score: Floats, allowed: Bools) -> Floats:
-    """Probabilities [layers, num_choices]: the first best score of each state, or what is allowed where none is."""
+    """Probabilities [layers, num_choices]: the first choice with the best score, or all allowed ones if all are −∞."""
     starts, owner = mdp.choice_ptr[:-1].astype(np.int64), mdp.choice_states()
     best = np.maximum.reduceat(score, starts, axis=1)[:, owner]
     known = ~np.isneginf(best)
@@ -76,10 +73,10 @@ def greedy(mdp: MDP, score: Floats, allowed: Bools) -> Floats:
 
 @final
 class Session:
-    """One run of a learner: ``play`` takes all steps, and ``finish`` makes the Training of it all."""
+    """One run of a learner: ``play`` takes all steps, and ``finish`` returns the Training."""
 
     def __init__(self, ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) -> None:
-        self.book = new_book(ground, allowance.layers)
+        self.tables = new_tables(ground, allowance.layers)
         self.ground, self.allowance = ground, allowance
         self.rules = rules._replace(watching=allowance.watches)
         self.world = world_of(ground)
@@ -98,7 +95,7 @@ class Session:
 
     @property
     def clock(self) -> int:
-        """Steps taken so far."""
+        """The number of steps taken so far."""
         return int(self.count[steps.CLOCK])
 
     def play(self) -> None:
@@ -106,24 +103,24 @@ class Session:
         if self.ground.source is not None:
             self._play_sampled(self.ground.source)
             return
-        book = self.book
+        tables = self.tables
         is_small = self.rules.steps * self.allowance.layers * (1 + self.rules.replays) <= PLAIN_WORK
         learn = plain(steps.learn) if is_small else steps.learn
         for draws, ended in self._blocks():
-            learn(self.world, self.allowed, book, self.envs, self.rules, self.count, draws, ended)
+            learn(self.world, self.allowed, tables, self.envs, self.rules, self.count, draws, ended)
             surprise, was_left = self.count[[steps.SURPRISE, steps.WAS_LEFT]].tolist()
             if self.rules.watching and surprise >= 0:
                 self.allowance.watch(self._step(surprise), was_left, self.clock)
                 self.count[steps.SURPRISE] = -1
                 self.allowed = self.allowance.table()
-        for outcome in np.flatnonzero(book.seen > 1).tolist() if self.rules.watching else ():
-            self.allowance.repeat(self._step(outcome), int(book.seen[outcome]) - 1)
+        for outcome in np.flatnonzero(tables.seen > 1).tolist() if self.rules.watching else ():
+            self.allowance.repeat(self._step(outcome), int(tables.seen[outcome]) - 1)
 
     def _blocks(self) -> Iterator[tuple[npt.NDArray[Any], Ended]]:
-        """Random numbers, and room for the episodes that end; used up when asked for more."""
+        """Blocks of random numbers with room for the episodes that end; the same one again until it is used up."""
         while self.clock < self.rules.steps:
             before = self.clock
-            rows = max(BLOCK // (1 + self.rules.replays), 1)  # Ctrl-C is heard after each block
+            rows = max(BLOCK // (1 + self.rules.replays), 1)  # Ctrl-C takes effect after each block
             draws = self.rng.random((min(rows, 2 * self.rules.steps), steps.DRAWS))
             room = Ended(np.zeros(len(draws), np.int64), np.zeros(len(draws)), np.zeros(len(draws), np.int64))
             self.count[steps.DRAWN] = self.count[steps.EPISODES] = 0
@@ -131,7 +128,7 @@ class Session:
                 yield draws, room
             self._ended.append(Ended(*(column[: self.count[steps.EPISODES]].copy() for column in room)))
             if self.clock == before:
-                raise NoSafeAction("no environment could take a step: nothing is allowed where they start")
+                raise NoSafeAction("no environment could take a step: no action is allowed in their initial states")
 
     def _step(self, outcome: int) -> Step:
         mdp = self.ground.mdp
@@ -141,25 +138,25 @@ class Session:
     # ------------------------------------------------------------------ without a model
 
     def _play_sampled(self, source: CheckedSampler) -> None:
-        """The same as ``steps.learn``, with outcomes from a sampler."""
-        book, rules, count = self.book, self.rules, self.count
+        """What ``steps.learn`` does with a model, with outcomes from a sampler."""
+        tables, rules, count = self.tables, self.rules, self.count
         one = np.zeros(1, np.int64)
         world = self.world._replace(successor=one, reward=np.zeros(1), damage=one.copy())
-        book.seen[0] = 1  # the outcome that is filled in at each step
-        seen: dict[tuple[int, int, int], tuple[int, float]] = {}  # times and reward, after the first time
+        tables.seen[0] = 1  # the outcome that is filled in at each step
+        seen: dict[tuple[int, int, int], tuple[int, float]] = {}  # by outcome: further times, the sum of their rewards
         for draws, ended in self._blocks():
             draw, turn = draws[count[steps.DRAWN]], int(count[steps.TURN])
             remaining = int(self.envs.remaining[turn])
             state = int(self.envs.state[turn])
-            played = plain(steps.choose)(world, self.allowed, book, state, remaining, rules.explore, draw, count)
+            played = plain(steps.choose)(world, self.allowed, tables, state, remaining, rules.explore, draw, count)
             if played >= 0:
                 target, reward, damage = source.draw(np.array([played]), self.rng)
                 world.successor[0], world.reward[0], world.damage[0] = target[0], reward[0], damage[0]
-                plain(steps.teach)(world, self.allowed, book, played, 0, 1, rules)
-                plain(steps.move)(world, self.envs, 0, count)
+                plain(steps.update)(world, self.allowed, tables, played, 0, 1, rules)
+                plain(steps.apply_outcome)(world, self.envs, 0, count)
                 step = Step(played, int(target[0]), float(reward[0]), int(damage[0]))
                 self._see(step, remaining, seen)
-            plain(steps.pass_on)(world, book, self.envs, rules, played < 0, draw[3], count, ended)
+            plain(steps.end_turn)(world, tables, self.envs, rules, played < 0, draw[3], count, ended)
         for (choice, target_state, lost), (times, total) in seen.items():
             if times:
                 self.allowance.repeat(Step(choice, target_state, total / times, lost), times)
@@ -175,16 +172,16 @@ class Session:
             self.allowance.watch(step, remaining, self.clock)
             self.allowed = self.allowance.table()
 
-    # ------------------------------------------------------------------ what came of it
+    # ------------------------------------------------------------------ the result
 
     def _greedy(self) -> Policy:
-        """The best of what was tried; where nothing was tried, all that is allowed is equally likely."""
-        book, allowed = self.book, self.allowed
-        score = np.where(allowed & (book.tries > 0), book.value - book.price[0] * book.damage, -np.inf)
+        """The best of the choices that were tried; in states without any, a random allowed choice."""
+        tables, allowed = self.tables, self.allowed
+        score = np.where(allowed & (tables.tries > 0), tables.value - tables.price[0] * tables.damage, -np.inf)
         return self.allowance.policy(greedy(self.ground.mdp, score, self.allowance.completed(allowed)))
 
     def finish(self) -> Training:
-        """The greedy policy, and how training went; an episode that the end cut counts only if it had overspent."""
+        """The greedy policy and the episodes; of the unfinished ones only those that have overspent."""
         policy = self._greedy()
         self.allowance.finish(self.clock)
         at, returns, damages = (np.concatenate(columns) for columns in zip(*self._ended, strict=True))

@@ -1,4 +1,4 @@
-"""What a learner is, and what it hands back: the two types that every agent of this package shares."""
+"""``Learner``, the interface of all agents of this package, and ``Training``, which they return."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from almostsure.wording import counted
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Training:
-    """What one run of a learner brought: the policy that would be deployed, and how training went.
+    """The result of one run of a learner: the policy to deploy, and the episodes of training.
 
-    An episode that was cut by the end of training is not listed, unless it had overspent by then.
+    An episode that was unfinished at the end of training is listed only if it had overspent.
     """
 
-    policy: Policy  # what would be deployed
+    policy: Policy  # the policy to deploy
     ends: Ints  # [episodes], the environment step at which each training episode ended
     returns: Floats  # [episodes]
     damages: Ints  # [episodes]
-    restricted_steps: int = 0  # steps at which a shield or mask refused some action
+    restricted_steps: int = 0  # the number of steps at which a shield or mask refused some action
 
     def __post_init__(self) -> None:
         columns = tuple(np.asarray(x) for x in (self.ends, self.returns, self.damages))
@@ -37,18 +37,18 @@ class Training:
 
     def __repr__(self) -> str:
         most = int(self.damages.max(initial=0))
-        return f"<Training: {counted(self.ends.size, 'episode')}, {most:,} damage at most; {self.policy!r}>"
+        return f"<Training: {counted(self.ends.size, 'episode')}, at most {most:,} damage; {self.policy!r}>"
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """Anything that learns a policy by acting.  ``name`` is what tables print."""
+    """Anything that learns a policy by acting."""
 
     @property
     def name(self) -> str:
-        """As printed in tables."""
+        """The name in tables."""
         ...
 
     def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
-        """Act in a model, or in what can be sampled, with the budget ``budget`` in every episode."""
+        """Learn by acting in a model or a sampler, with the budget ``budget`` in every episode."""
         ...

@@ -1,4 +1,4 @@
-"""Where learners play: in a model, or in something that can only be sampled."""
+"""``Playground``: what learners play in, a model or a sampler."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from almostsure.policy.simulation.streams import running_sums
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Playground:
-    """A model, or a sampler and its states and actions."""
+    """A model, or a sampler with its states and actions."""
 
-    mdp: MDP  # the model, or one of the sampler's states and actions in which every choice does nothing
+    mdp: MDP  # the model; for a sampler, one with its states and actions, in which every choice does nothing
     source: CheckedSampler | None  # None: there is a model
     is_terminal: Bools  # [num_states]
-    rewards: tuple[float, float]  # the least and the most; of a sampler, as far as it was looked at
-    same: Ints | None = None  # [num_outcomes], outcomes that are equally likely by their nature have one number
+    rewards: tuple[float, float]  # the least and the largest; for a sampler, of some samples
+    counted_as: Ints | None = None  # [num_outcomes], equal for outcomes that share a counter
 
     @property
     def model(self) -> MDP | None:
@@ -33,7 +33,7 @@ class Playground:
 
 
 def playground(world: Any) -> Playground:
-    """Where to play: a model, or whatever can be sampled."""
+    """The playground of a model, a sampler, or what names or makes one."""
     source = as_sampler(world)
     mdp = source.model
     if mdp is not None:
@@ -46,21 +46,21 @@ def playground(world: Any) -> Playground:
 
 
 def _extremes(source: CheckedSampler, ends: Bools) -> tuple[float, float]:
-    """The least and the most reward of one sample of each choice.
+    """The least and the largest reward of one sample of each choice.
 
-    A sampler need not answer about numbers that no play leads to, as an encoding may have them; if it does not, the
-    states that such samples reach are looked at.
+    A sampler may fail for states that cannot be reached, as an encoding may have them.  Then only states that samples
+    from the starts reach are used.
     """
     space, rng = source.space, np.random.default_rng(0)
     try:
         _, rewards, _ = source.draw(spans(space.choice_ptr, np.flatnonzero(~ends))[0], rng)
     except AlmostSureError:
-        rewards = _on_the_way(source, ends, rng)
+        rewards = _reachable_rewards(source, ends, rng)
     return (float(rewards.min()), float(rewards.max())) if rewards.size else (0.0, 0.0)
 
 
-def _on_the_way(source: CheckedSampler, ends: Bools, rng: np.random.Generator) -> Floats:
-    """Rewards of samples that begin at the starts and go on where these lead."""
+def _reachable_rewards(source: CheckedSampler, ends: Bools, rng: np.random.Generator) -> Floats:
+    """Rewards of one sample of each choice, in the states that such samples reach from the starts."""
     space, seen, found = source.space, ends.copy(), [np.zeros(0)]
     frontier = space.initial_states[~seen[space.initial_states]]
     while frontier.size:
@@ -72,7 +72,7 @@ def _on_the_way(source: CheckedSampler, ends: Bools, rng: np.random.Generator) -
 
 
 def world_of(ground: Playground) -> World:
-    """The arrays that the steps read; what a sampler's choices lead to is filled in step by step."""
+    """The arrays that the steps read; for a sampler, outcomes are filled in at each step."""
     mdp = ground.mdp
     outcome_ptr, starts = mdp.outcome_ptr.astype(np.int64), np.array([0, mdp.initial_states.size])
     return World(
@@ -85,5 +85,5 @@ def world_of(ground: Playground) -> World:
         is_terminal=ground.is_terminal,
         initial=mdp.initial_states.astype(np.int64),
         initial_cumulative=running_sums(mdp.initial_probabilities, starts),
-        same=np.arange(mdp.num_outcomes) if ground.same is None else ground.same,
+        counted_as=np.arange(mdp.num_outcomes) if ground.counted_as is None else ground.counted_as,
     )

@@ -1,8 +1,8 @@
-"""Learning from logs of what agents did: tables, CSV and Parquet files, trajectories, Minari datasets.
+"""Learning from logs: tables, CSV and Parquet files, trajectories, Minari datasets.
 
-Every reader (:mod:`.read`, :mod:`.minari`) turns its log into *pieces*, which hold some rows of it in columns with our
-names, and say where in the log each row stands.  :mod:`.columns` makes numbers of them, :mod:`.follow` checks that the
-rows follow each other as the steps of episodes do, :mod:`.seen` counts outcomes, and :mod:`.learn` makes a shield of
-the counts.  Nothing in a log is believed before that, and memory follows the outcomes seen (and the names of the
-episodes), not the rows.
+The readers (:mod:`.read`, :mod:`.minari`) divide a log into *pieces* of some rows each, in columns with our names and
+with the place of each row in the log.  :mod:`.columns` converts them to numbers, :mod:`.follow` checks that the rows
+are consecutive steps of episodes, :mod:`.seen` counts outcomes, and :mod:`.learn` makes a shield from the counts.
+Everything in a log is checked, and memory grows with the outcomes seen (and the names of the episodes), not with the
+rows.
 """

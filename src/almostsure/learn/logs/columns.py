@@ -1,7 +1,7 @@
-"""The columns of a log: what they are called, and numbers out of what they hold.
+"""The columns of a log: finding them by name, and converting their entries to numbers.
 
-States and actions are numbers from 0, or names.  A column of text in which every entry is a number is one of numbers;
-one in which only some are is refused.
+States and actions are numbers from 0, or names.  A column of text is one of numbers if every entry is a number; if only
+some are, it is refused.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from almostsure.model.arrays import Bools, Floats, Ints
 from almostsure.model.space import Encode
 from almostsure.wording import brief
 
-NAMES = {  # ours, and what else is taken for it
+NAMES = {  # by our names: the names that a column may have
     "state": ("state", "s"),
     "action": ("action", "a"),
     "next_state": ("next_state", "s'", "s2"),
     "reward": ("reward", "r"),
     "damage": ("damage", "d", "cost"),
     "cumulative_damage": ("cumulative_damage", "cumulative_cost"),
-    "terminated": ("terminated",),  # not "done", which often includes time limits: nobody is safe because of those
+    "terminated": ("terminated",),  # not "done", which often includes time limits: truncation is not termination
     "truncated": ("truncated",),
     "episode": ("episode", "episode_id"),
     "step": ("step", "t"),
 }
-DONE = ("done", "dones", "is_done", "terminal", "terminals")  # may mean either
+DONE = ("done", "dones", "is_done", "terminal", "terminals")  # may mean terminated or truncated
 NEEDED = ("state", "action", "next_state")
 ENCODE = "Pass encode=, a function that numbers the states."
 TRUTH = "must be true or false"
 TRUTHS = {"true": 1, "false": 0, "1": 1, "0": 0}  # as text
 NUMBER = re.compile(r"\d+(\.0*)?")
 AMOUNT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-LARGEST = 2**53  # beyond, floating-point numbers skip integers
+LARGEST = 2**53  # floating-point numbers represent all integers up to here
 
 Place = Callable[[int], str]
 
 
 class Piece(NamedTuple):
-    """Some rows of a log, as they were found."""
+    """Some rows of a log, before conversion to numbers."""
 
     columns: Mapping[str, Any]  # by our names, each with one entry per row
-    place: Place  # where a row stands in the log, for messages
-    is_encoded: bool = False  # whether its states are numbers already
+    place: Place  # the place of a row in the log, for messages
+    is_encoded: bool = False  # whether its states are already encoded
 
 
 class Rows(NamedTuple):
@@ -63,7 +63,7 @@ class Rows(NamedTuple):
     cumulative: Ints | None  # the damage of the episode up to and including each row
     terminated: Bools
     truncated: Bools
-    episode: npt.NDArray[Any] | None  # whatever tells episodes apart
+    episode: npt.NDArray[Any] | None  # the name or number of the episode
     step: Ints | None
     place: Place
 
@@ -72,7 +72,7 @@ class Rows(NamedTuple):
 
 
 def find_columns(available: Iterable[str], wanted: Mapping[str, str] | None, where: str) -> dict[str, str]:
-    """Which of the available columns is which of ours: as ``wanted`` says, or else by their names."""
+    """The available column for each of our names: as ``wanted`` says, or else by name."""
     there, wanted = list(available), wanted or {}
     for ours in wanted:
         one_of("key of columns", ours, NAMES)
@@ -80,7 +80,7 @@ def find_columns(available: Iterable[str], wanted: Mapping[str, str] | None, whe
     result = {ours: theirs for ours, theirs in found.items() if theirs is not None}
     for ours, theirs in result.items():
         if there.count(theirs) > 1:
-            raise ModelError(f"{where} must have one column for {ours}; {there.count(theirs)} are called {theirs!r}.")
+            raise ModelError(f"{where} must have one column for {ours}; {there.count(theirs)} are named {theirs!r}.")
     for ours in NEEDED:
         if ours not in result:
             raise _missing(ours, there, where)
@@ -92,7 +92,7 @@ def find_columns(available: Iterable[str], wanted: Mapping[str, str] | None, whe
 
 
 def _refuse_done(there: list[str], result: Mapping[str, str], where: str) -> None:
-    """A column that ends episodes must not be passed over: what comes after an end would be taken for its outcome."""
+    """Refuse a column that may end episodes but is not used: resets would be taken for outcomes."""
     unclear = [name for name in there if name.lower() in DONE and name not in result.values()]
     if unclear:
         raise ModelError(
@@ -118,7 +118,7 @@ def _find(ours: str, there: list[str], wanted: str | None, where: str) -> str | 
 def _missing(ours: str, there: list[str], where: str) -> UnknownName:
     if len(there) == 1 and ";" in there[0]:
         return UnknownName("column", ours, there, f"The separator of {where} seems to be ';'. Write it with commas.")
-    remedy = f"{where} has: {', '.join(there) or 'none'}. Rename the one that is meant, or say columns={{{ours!r}: …}}."
+    remedy = f"{where} has: {', '.join(there) or 'none'}. Rename one of them, or pass columns={{{ours!r}: …}}."
     return UnknownName("column", ours, there, remedy)
 
 
@@ -126,13 +126,13 @@ def _missing(ours: str, there: list[str], where: str) -> UnknownName:
 
 
 class Labels:
-    """The states or the actions of a log: numbers, or names that are numbered as they are met."""
+    """The states or the actions of a log: numbers, or names that are numbered in the order in which they occur."""
 
     def __init__(self, what: str, remedy: str) -> None:
         self.what, self.remedy = what, remedy
-        self.names: dict[str, int] | None = None  # None while nothing was met, or for numbers
-        self.highest = -1  # number that was met
-        self._are_numbers: bool | None = None
+        self.names: dict[str, int] | None = None  # None for numbers, and before the first entry
+        self.highest = -1  # the highest number so far
+        self._are_numbers: bool | None = None  # None before the first entry
 
     def numbers(self, name: str, values: Any, place: Place) -> Ints:
         """The number of each value of a column."""
@@ -150,15 +150,15 @@ class Labels:
         return numbers
 
     def _is_numeric(self, name: str, array: npt.NDArray[Any], place: Place) -> bool:
-        """Whether text stands for numbers; refused if some of it does."""
+        """Whether all texts are numbers; refused if only some are."""
         texts = [str(one) if isinstance(one, (str, int)) else "" for one in array.tolist()]
         good = np.array([one.strip() != "" and "\n" not in one for one in texts], np.bool_)
         _require(good, name, "must be an integer, 0 or more, or a name", array, place)
         numeric = np.array([NUMBER.fullmatch(one.strip()) is not None for one in texts], np.bool_)
         if numeric.any() and 2 * np.count_nonzero(numeric) < numeric.size:
-            _require(~numeric, name, "must be a name where others are", array, place)
+            _require(~numeric, name, "must be a name, as in other rows", array, place)
         elif numeric.any():
-            _require(numeric, name, "must be an integer where others are", array, place)
+            _require(numeric, name, "must be an integer, as in other rows", array, place)
         return bool(numeric.all())
 
     def _agree(self, are_numbers: bool, name: str, array: npt.NDArray[Any], place: Place) -> None:
@@ -173,7 +173,7 @@ class Labels:
 
 
 class Reader:
-    """How the rows of a log become numbers."""
+    """The settings and names for converting the rows of a log to numbers."""
 
     def __init__(self, encode: Encode | None, max_damage: int) -> None:
         self.encode, self.max_damage = encode, max_damage
@@ -182,7 +182,7 @@ class Reader:
 
 
 def typed(piece: Piece, reader: Reader) -> Rows:
-    """The rows of a piece as numbers; refused where they are not what they must be."""
+    """The rows of a piece as numbers; invalid entries are refused."""
     columns, place = piece.columns, piece.place
     size = len(columns["action"])
     for name, values in columns.items():
@@ -191,7 +191,7 @@ def typed(piece: Piece, reader: Reader) -> Rows:
     terminated = flags("terminated", columns.get("terminated"), size, place)
     state = _states("state", columns["state"], piece, reader, place)
     next_state = state.copy()
-    # After the end, whatever stands for the next state is no state any more: often nothing, or −1.
+    # The next state of a terminated row need not be a state: often it is empty or −1.
     at = np.flatnonzero(~terminated)
     rest = columns["next_state"] if at.size == size else [columns["next_state"][i] for i in at.tolist()]
     next_state[at] = _states("next_state", rest, piece, reader, lambda i: place(int(at[i])))
@@ -219,18 +219,18 @@ def _states(name: str, values: Any, piece: Piece, reader: Reader, place: Place) 
 
 
 def _note_ends(values: list[Any], piece: Piece, reader: Reader) -> None:
-    """An environment shows a state when an episode ends, too; take note of it, where it is one."""
+    """Include the states that were shown when episodes ended, except entries that are not states."""
     for value in set(values) if all(isinstance(one, Hashable) for one in values) else values:
         with contextlib.suppress(ModelError):
             _states("next_state", [value], piece, reader, lambda _: "")
 
 
 def _damages(values: Any, place: Place, most: int) -> Ints:
-    return whole("damage", _without_truths(values), place, most=most)
+    return whole("damage", _without_booleans(values), place, most=most)
 
 
 def encoded(name: str, values: Iterable[Any], encode: Encode, place: Place) -> list[Any]:
-    """What ``encode`` makes of each value."""
+    """The values, encoded."""
     result: list[Any] = []
     with Blame(lambda: f"encode failed for the {name} of {place(len(result))}"):
         for value in values:
@@ -258,11 +258,11 @@ def _rewards(values: Any, size: int, place: Place) -> Floats:
 
 
 def flags(name: str, values: Any, size: int, place: Place) -> Bools:
-    """A column of truths, or of zeros and ones; all false where there is none."""
+    """A column of booleans, or of zeros and ones; all false if there is no such column."""
     if values is None:
         return np.zeros(size, np.bool_)
-    told = [TRUTHS.get(str(one).strip().lower(), one) for one in values] if _has_text(values) else values
-    numbers = _numbers(name, _without_truths(told), place, TRUTH)
+    values = [TRUTHS.get(str(one).strip().lower(), one) for one in values] if _has_text(values) else values
+    numbers = _numbers(name, _without_booleans(values), place, TRUTH)
     _require((numbers == 0) | (numbers == 1), name, TRUTH, numbers, place)
     return numbers.astype(np.bool_)
 
@@ -299,11 +299,11 @@ def _numbers(name: str, values: Any, place: Place, rule: str, remedy: str = "") 
 
 
 def _number(value: Any) -> Any:
-    """The number that a text is; anything else as it is."""
+    """Text as a number if it is one; other values unchanged."""
     return float(value) if isinstance(value, str) and AMOUNT.fullmatch(value.strip(" ")) else value
 
 
-def _without_truths(values: Any) -> npt.NDArray[Any]:
+def _without_booleans(values: Any) -> npt.NDArray[Any]:
     """A column with 1 for true and 0 for false."""
     array = _array(values)
     if array.dtype.kind == "b":
@@ -319,7 +319,7 @@ def _array(values: Any) -> npt.NDArray[Any]:
     except ValueError:  # rows of different shapes
         return np.array([value if np.isscalar(value) else repr(value) for value in values], np.object_)
     if array.dtype.kind == "U" and isinstance(values, (list, tuple)):
-        return np.array(values, np.object_)  # NumPy makes text of numbers that stand beside text
+        return np.array(values, np.object_)  # NumPy converts numbers to text if there is any text
     return array
 
 

@@ -1,14 +1,14 @@
-"""Whether the rows of a log follow each other as the steps of episodes do.
+"""Checks that the rows of a log are consecutive steps of episodes.
 
-A log that lost rows, holds some of them twice or has them in another order does not say what happened, and whatever
-is learned from it is worth nothing.  So, within an episode,
+A log with missing, repeated or reordered rows does not show the true outcomes, so nothing valid can be learned from it.
+Therefore, within an episode,
 
-- the next state of a row is the state of the row after it;
-- steps, where they are numbered, begin with 0 or 1 and count on by one;
-- nothing follows a row that is flagged terminated or truncated;
-- cumulative damage never falls, and agrees with the damage of each row where a log has both;
+- the next state of a row must be the state of the row after it;
+- numbered steps must begin with 0 or 1 and increase by one;
+- no row may follow one that is flagged terminated or truncated;
+- cumulative damage must not fall, and must agree with the damage of each row if a log has both;
 
-and an episode that has ended does not go on later in the log.
+and an episode must not go on after rows of another one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Follower:
     def __init__(self, max_damage: int) -> None:
         self.max_damage = max_damage
         self._last: Rows | None = None  # the row before the next piece
-        self._episodes: set[Any] = set()  # all that were met
+        self._episodes: set[Any] = set()  # all so far
         self._first_step = 0
 
     def follow(self, rows: Rows) -> tuple[Ints, Bools]:
@@ -66,7 +66,7 @@ class Follower:
         self._first_step = int(rows.step[0])
 
     def _begins(self, rows: Rows, *, is_first: bool) -> Bools:
-        """Which rows are the first of their episode; the very first one counts only if nothing came before."""
+        """Which rows are the first of their episode; ``is_first``: whether the piece is the first of the log."""
         begins = np.zeros(rows.state.size, np.bool_)
         begins[0] = is_first
         if rows.episode is not None:
@@ -93,7 +93,7 @@ class Follower:
             if name in self._episodes:
                 where = rows.place(at + rows.state.size - begins[new].size)
                 raise ModelError(
-                    f"the rows of an episode must stand together; {where} goes on with episode {name!r}, after "
+                    f"the rows of an episode must be consecutive; {where} goes on with episode {name!r}, after "
                     f"another one. {SORT} If they are episodes of several logs, give each another number."
                 )
             self._episodes.add(name)
@@ -101,7 +101,7 @@ class Follower:
     def _check_steps(self, rows: Rows, step: Ints, begins: Bools) -> None:
         wanted = np.where(begins, self._first_step, np.append(0, step[:-1]) + 1)
         wrong = step != wanted
-        wrong[0] &= begins[0]  # otherwise it was checked with the piece before
+        wrong[0] &= begins[0]  # otherwise it was checked with the last piece
         if not wrong.any():
             return
         at = int(np.argmax(wrong))
@@ -110,7 +110,7 @@ class Follower:
             raise ModelError(f"{what}; got {step[at]} at {rows.place(at)}. Are rows missing?")
         if step[at] == step[at - 1]:
             self._refuse_repetition(rows, at, f"step {step[at]}")
-        rule = f"steps must count on by one; got {step[at]} after {step[at - 1]} at {rows.place(at)}"
+        rule = f"steps must increase by one; got {step[at]} after {step[at - 1]} at {rows.place(at)}"
         raise ModelError(f"{rule}. {SORT if step[at] < step[at - 1] else 'Rows are missing before it.'}")
 
     def _check_states(self, rows: Rows, begins: Bools) -> None:
@@ -121,7 +121,7 @@ class Follower:
         if all(column[at] == column[at - 1] for column in (rows.state, rows.action, rows.next_state)):
             self._refuse_repetition(rows, at, "the row before")
         remedy = (
-            "Rows are missing, or stand in the wrong order."
+            "Rows are missing, or in the wrong order."
             if rows.episode is not None
             else "If an episode begins there, name the column that says so: columns={'episode': …} or {'truncated': …}."
         )
@@ -132,17 +132,17 @@ class Follower:
         )
 
     def _refuse_repetition(self, rows: Rows, at: int, what: str) -> None:
-        told = rows.damage if rows.damage is not None else rows.cumulative
-        assert told is not None  # a log without any is refused when its columns are found
-        if told[at] == told[at - 1]:
-            raise ModelError(f"no row must stand twice; {rows.place(at)} repeats {what}. Remove it.")
+        damage = rows.damage if rows.damage is not None else rows.cumulative
+        assert damage is not None  # a log without either is refused when its columns are found
+        if damage[at] == damage[at - 1]:
+            raise ModelError(f"rows must not be repeated; {rows.place(at)} repeats {what}. Remove it.")
         raise ModelError(
-            f"damage must not contradict itself; {rows.place(at)} repeats {what} with damage {told[at]} instead of "
-            f"{told[at - 1]}. Remove the wrong one."
+            f"damage must not contradict itself; {rows.place(at)} repeats {what} with damage {damage[at]} instead of "
+            f"{damage[at - 1]}. Remove the wrong one."
         )
 
     def _damage(self, rows: Rows, begins: Bools) -> Ints:
-        """The damage of every row, from whichever columns there are."""
+        """The damage of every row, from the damage or the cumulative damage."""
         if rows.cumulative is None:
             assert rows.damage is not None
             return rows.damage
@@ -158,25 +158,25 @@ class Follower:
         if rows.damage is not None:
             rules["damage and cumulative damage must not contradict each other"] = gained != rows.damage
         for rule, wrong in rules.items():
-            wrong[0] &= begins[0]  # otherwise it was checked with the piece before
+            wrong[0] &= begins[0]  # otherwise it was checked with the last piece
             if wrong.any():
                 at = int(np.argmax(wrong))
                 here = "" if rows.damage is None else f" where the damage is {rows.damage[at]}"
                 raise ModelError(f"{rule}; it changes by {gained[at]}{here} at {rows.place(at)}")
 
 
-# ---------------------------------------------------------------------- pieces
+# ---------------------------------------------------------------------- rows
 
 
 def _last_row(rows: Rows) -> Rows:
-    """The last row as a piece of its own."""
+    """The last row alone."""
     place = rows.place(rows.state.size - 1)
     last: list[Any] = [None if column is None else column[-1:].copy() for column in rows[:-1]]
     return Rows(*[*last, lambda _: place])
 
 
 def _joined(before: Rows, rows: Rows) -> Rows:
-    """The row before a piece, and the piece."""
+    """A piece with the row before it."""
 
     def place(i: int) -> str:
         return before.place(0) if i == 0 else rows.place(i - 1)

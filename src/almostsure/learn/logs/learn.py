@@ -1,44 +1,44 @@
-"""``learn_from_logs``: the budgets of a world that only left a log.
+"""``learn_from_logs``: minimal budgets from a log of past episodes.
 
-A log says what came of the choices that somebody made.  Nobody can ask it for more, so most choices stay *unknown*:
-they were never made, or not often enough to be sure that all of their outcomes were seen.  The shield refuses them.
+No further samples can be drawn, so most choices stay *unknown*: they were never made, or not often enough to conclude
+that all of their outcomes were seen.  The shield refuses them.
 
-**What is promised.**  Suppose that
+**The guarantee.**  Suppose that
 
 1. no outcome is rarer than μ;
-2. what happens depends on state and action alone (the log is one of a Markov decision process);
-3. the log is complete: no step is missing *because of what came of it*.  A log from which crashes were removed says
-   that nobody crashes.
+2. what happens depends only on state and action (the log is one of a Markov decision process);
+3. the log is complete: no step is missing *because of its outcome*.  A log from which crashes were removed says that
+   crashes do not happen.
 
 A choice with j different outcomes (s', d) in the log is *known* once it was made N_j times, with (j + 1)(1 − μ)^{N_j}
 ≤ ε/(1 + ε) and ε = δ / |choices|: the rule *by count* of :mod:`almostsure.learn.evidence`.  Then with probability at
-least 1 − δ all known choices are complete; so the budgets k' of the model in which everything else is refused (∞) are
-nowhere below k* (proof in :mod:`almostsure.learn.minimal`), and a shield made of k' **never overspends**.  Where every
+least 1 − δ all known choices are complete.  So the budgets k' of the model in which every other choice is refused (∞)
+are nowhere below k* (proof in :mod:`almostsure.learn.minimal`), and a shield made of k' **never overspends**.  If every
 choice is known, k' = k*.
 
-It does not matter how the actions were chosen, by whom, or whether with an eye on what had happened before: imagine
-for each choice a list of outcomes drawn beforehand, from which the world reads on whenever the choice is made.  A
-choice that is known although it has an unseen outcome had not seen it in the first N_j entries of its list, and
-*that* has a probability which no policy can change.  Nor does the order of episodes in the log matter, since the rule
-looks at nothing but counts.  (The rule *by silence* of ``learn_minimal_budget`` would need fewer steps, but is only
-right if steps stand in the order in which they were made, by all agents together.  A log cannot be asked.)
+It does not matter how the actions were chosen; they may depend on earlier outcomes.  Think of the outcomes of each
+choice as a list that was drawn beforehand, of which the next entry is used whenever the choice is made.  If a known
+choice has an unseen outcome, that outcome is not among the first N_j entries of its list, and the probability of this
+is independent of the policy.  Nor does the order of episodes in the log matter, since the rule uses only counts.  (The
+rule *by silence* of ``learn_minimal_budget`` would need fewer steps, but it is only valid for steps in the order in
+which they were made, by all agents together, which a log need not have.)
 
-The number of choices must not depend on the log either.  Where ``num_states`` and ``actions`` are not given, they are
-read off the log, and the statement says that the log was taken to show them all.
+The number of choices must not depend on the log either.  If ``num_states`` and ``actions`` are not given, they are
+taken from the log, and the statement says that the log is assumed to show all of them.
 
 A log whose own counts refute μ is refused (:mod:`almostsure.learn.evidence` has the test).
 
-``unknown="allow"`` promises nothing: its k is that of what was seen, hence k ≤ k*.  What it refuses is unsafe for
+``unknown="allow"`` guarantees nothing: its k is that of the empirical model, so k ≤ k*.  What it refuses is unsafe for
 certain.
 
-**What a log is.**  The path of a ``.csv`` or ``.parquet`` file, which is read piece by piece; a table (a mapping from
-names to arrays, a data frame, an Arrow table or a structured array); a trajectory (a mapping with one state more than
-actions and no next states); a Minari dataset, or episodes of one; or several of these, one after another.
+**Logs.**  A log is the path of a ``.csv`` or ``.parquet`` file, which is read in pieces; a table (a mapping from names
+to arrays, a data frame, an Arrow table or a structured array); a trajectory (a mapping with one state more than actions
+and no next states); a Minari dataset, or episodes of one; or several of these, one after another.
 
-A table has the columns ``state``, ``action``, ``next_state``, ``damage`` (or ``cumulative_damage``), and where there
-are such ``reward``, ``terminated``, ``truncated``, ``episode`` and ``step``; the short names ``s``, ``a``, ``s'``,
-``r``, ``d`` and ``cost`` are understood.  States and actions are integers from 0, or names.  Rows must stand in order,
-episode by episode.  Without ``episode``, episodes end where ``terminated`` or ``truncated`` says so.
+A table has the columns ``state``, ``action``, ``next_state``, ``damage`` (or ``cumulative_damage``), and optionally
+``reward``, ``terminated``, ``truncated``, ``episode`` and ``step``; the short names ``s``, ``a``, ``s'``, ``r``, ``d``
+and ``cost`` are understood.  States and actions are integers from 0, or names.  Rows must be in order, episode by
+episode.  Without ``episode``, episodes end at rows that are ``terminated`` or ``truncated``.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.naming import Logged
 from almostsure.model.space import Encode, Space
 
-COMPLETE = "This takes the log for complete, and what happens to depend on state and action alone."
+COMPLETE = "This assumes that the log is complete, and that what happens depends only on state and action."
 ENCODED = "It is about the abstraction that encode makes: real states that share a number may differ."
-SHOWN = "The states and actions that the log shows are taken for all that there are."
-MOST_CHOICES = 1 << 27  # one gigabyte for each of the arrays that have one entry per choice
-SPARSEST, FEW = 100, 1_000  # numbers may go up to so many times what is shown, and at least so far
+SHOWN = "It also assumes that the log shows all states and actions."
+MOST_CHOICES = 1 << 27  # one gigabyte for each array with one entry per choice
+SPARSEST, FEW = 100, 1_000  # numbers may be as large as FEW + SPARSEST times the number of different ones
 
 
 @names_right_word
@@ -89,7 +89,7 @@ def learn_from_logs(
     columns: Mapping[str, str] | None = None,
     encode: Encode | None = None,
 ) -> LearnedBudget:
-    """Learn budgets, and a shield, from a log of what was done.
+    """Learn budgets, and a shield, from a log.
 
     Parameters
     ----------
@@ -98,21 +98,21 @@ def learn_from_logs(
     mu, delta
         No outcome is rarer than ``mu``, and the result may be wrong with probability ``delta``; both in (0, 1).
     unknown
-        What becomes of choices that were not made often enough: ``"refuse"`` or ``"allow"`` them.
+        How to treat choices that were not made often enough: ``"refuse"`` or ``"allow"`` them.
     num_states, actions, initial, max_damage
-        How many states there are; how many actions every state has, or the ids for each state, or the names of all
-        actions; where episodes start; and the largest damage of a step.  By default what a dataset's spaces say, or
-        what the log shows; an environment needs actions that have names in the log listed as it numbers them.
+        The number of states; the number of actions of every state, or the ids for each state, or the names of all
+        actions; the initial states; and the largest damage of a step.  By default those of a dataset's spaces or of the
+        log.  If actions have names in the log, list them in the order of the environment's numbers.
     columns, encode
-        What the log calls its columns, by our names: ``{"damage": "cost"}``; and a function from an observation to a
+        The names of columns in the log, by our names: ``{"damage": "cost"}``; and a function from an observation to a
         state, a number or a name, which the shield keeps.
 
     Raises
     ------
     ModelError, UnknownName, FileError
-        The log contradicts itself or lacks something, or cannot be read; the message says where.
+        The log contradicts itself, is incomplete, or cannot be read; the message says where.
     ArgumentError
-        What the log shows refutes ``mu``.
+        The log refutes ``mu``.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def learn_from_logs(
     >>> learned = learn_from_logs(log, mu=0.2, delta=0.05, num_states=2, actions=2)
     >>> print(learned)
     If no outcome is rarer than 20 %, this budget is nowhere below k*: its shield never overspends, with probability
-    at least 0.95. This takes the log for complete, and what happens to depend on state and action alone.
+    at least 0.95. This assumes that the log is complete, and that what happens depends only on state and action.
       120 samples, 52% of the paper's sample bound (232)
       3 of 5 choices are known; the other 2 are refused
     >>> learned.shield.allowed(0, 0), learned.shield.allowed(0, 1)
@@ -132,15 +132,15 @@ def learn_from_logs(
     if count("max_damage", max_damage, least=0) > MAX_DAMAGE:
         raise ModelError(f"max_damage must be an integer 0 … {MAX_DAMAGE}; got {max_damage!r}")
     given, reader = _given(log, Given(num_states, actions, initial), encode), Reader(encode, int(max_damage))
-    seen = _see(read_log(log, columns, encode), given.num_states, reader)
+    seen = _read_all(read_log(log, columns, encode), given.num_states, reader)
     counts = _counts(seen, given, reader)
     check_mu(counts, mu)
     return learned_budget(counts, known_choices(counts, mu, delta), Goal(mu, delta, None), unknown)
 
 
-def _given(log: Any, said: Given, encode: Encode | None) -> Given:
-    """What is known about states and actions before the log is read: what is said, or what a dataset says."""
-    num_states, actions, initial = said
+def _given(log: Any, given: Given, encode: Encode | None) -> Given:
+    """The states and actions that are known before the log is read: the given ones, or those of a dataset's spaces."""
+    num_states, actions, initial = given
     if num_states is None and encode is None:
         num_states = minari.space_size(log, "observation_space")
     if actions is None:
@@ -149,7 +149,7 @@ def _given(log: Any, said: Given, encode: Encode | None) -> Given:
 
 
 def known_choices(counts: Counts, mu: float, delta: float) -> Bools:
-    """Which choices were made so often that all of their outcomes were seen, by count, [num_choices]."""
+    """A mask of the choices that are known by count, [num_choices]."""
     is_end = counts.is_end()
     choices, pairs = int(np.count_nonzero(~is_end)), counts.space.num_states * (counts.max_damage + 1)
     evidence = Evidence(mu, delta, choices, pairs, count_share=1.0)
@@ -186,7 +186,7 @@ def _read_several(log: Iterable[Any], columns: Columns, encode: Encode | None) -
 
 
 def _each_once(parts: Iterable[Any]) -> Iterator[Any]:
-    """The parts of a log; a file that is named twice is refused, since its samples would count twice."""
+    """The parts of a log; a file that is listed twice is refused, since its samples would be counted twice."""
     files: set[str] = set()
     for part in parts:
         if isinstance(part, (str, PathLike)):
@@ -197,7 +197,8 @@ def _each_once(parts: Iterable[Any]) -> Iterator[Any]:
         yield part
 
 
-def _see(pieces: Iterator[Piece], num_states: int | None, reader: Reader) -> Seen:
+def _read_all(pieces: Iterator[Piece], num_states: int | None, reader: Reader) -> Seen:
+    """Check and count all rows of a log."""
     seen, follower = Seen(), Follower(reader.max_damage)
     for piece in pieces:
         if not len(piece.columns["action"]):
@@ -222,7 +223,7 @@ def _check_range(name: str, values: Ints, size: int, piece: Piece) -> None:
 
 
 class Given(NamedTuple):
-    """What the user says about the states and actions."""
+    """The arguments about states and actions."""
 
     num_states: int | None
     actions: Actions | Sequence[str] | None
@@ -230,11 +231,11 @@ class Given(NamedTuple):
 
 
 class _Numbering(NamedTuple):
-    """How the states or actions of a log are numbered in the end."""
+    """The numbering of the states or actions in the space."""
 
     size: int
     names: tuple[str, ...] | None
-    order: Ints  # the final number of each one that the log has
+    order: Ints  # the number in the space, by the number that :class:`Labels` gave
 
 
 def _counts(seen: Seen, given: Given, reader: Reader) -> Counts:
@@ -249,7 +250,7 @@ def _counts(seen: Seen, given: Given, reader: Reader) -> Counts:
     starts: Initial = {int(states.order[one]): times / episodes for one, times in sorted(seen.starts.items())}
     by_name = states.names is not None, actions.names is not None and given.actions is None
     if reader.encode is not None:
-        by_name = False, by_name[1]  # what it returns is a state of the log
+        by_name = False, by_name[1]  # it returns states as the log has them
     space = Space.from_actions(
         states.size,
         of_state,
@@ -276,7 +277,7 @@ def _states(seen: Seen, given: Given, reader: Reader) -> _Numbering:
     shown = seen.states()
     size = given.num_states or _size("state", "num_states=", shown)
     if given.num_states is None and reader.states.highest < FEW + SPARSEST * shown.size:
-        size = max(size, reader.states.highest + 1)  # what was shown when an episode ended
+        size = max(size, reader.states.highest + 1)  # includes states that were shown when an episode ended
     return _Numbering(size, None, np.arange(int(shown[-1]) + 1))
 
 
@@ -302,14 +303,14 @@ def _actions(seen: Seen, given: Given, reader: Reader) -> tuple[_Numbering, Acti
 
 
 def _sorted(names: Mapping[str, int]) -> _Numbering:
-    """Names in the order of the alphabet, so that it does not matter in which order the log shows them."""
+    """Names in alphabetical order, so that the order of the log does not matter."""
     ordered = sorted(names)
     rank = {name: number for number, name in enumerate(ordered)}
     return _Numbering(len(ordered), tuple(ordered), np.array([rank[name] for name in names], np.int64))
 
 
 def _size(what: str, option: str, shown: Ints) -> int:
-    """How many there are if the log shows them all; refused where it names one far beyond those that it shows."""
+    """The number of states or actions if the log shows all of them; refused if the numbers have large gaps."""
     size = int(shown[-1]) + 1
     if size > FEW + SPARSEST * shown.size:
         raise LimitReached(

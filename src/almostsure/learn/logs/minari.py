@@ -1,6 +1,6 @@
-"""Minari datasets: episodes with T actions, T + 1 observations and, where infos were recorded, T + 1 of these.
+"""Minari datasets: episodes with T actions, T + 1 observations and, if infos were recorded, T + 1 of these.
 
-Info 0 came with the reset; the damage of step t is in info t + 1.  Nothing of Minari is imported: whatever has
+Info 0 is that of the reset; the damage of step t is in info t + 1.  Minari itself is not imported: an object with
 ``iterate_episodes`` is taken for a dataset.
 """
 
@@ -21,32 +21,32 @@ DAMAGE = ("damage", "cumulative_damage")
 
 
 def is_dataset(log: Any) -> bool:
-    """Whether it is a Minari dataset."""
+    """Whether a log is a Minari dataset."""
     return hasattr(log, "iterate_episodes")
 
 
 def is_episode(log: Any) -> bool:
-    """Whether it is one episode of a Minari dataset."""
+    """Whether a log is one episode of a Minari dataset."""
     return all(hasattr(log, name) for name in ("observations", "actions", "terminations", "infos"))
 
 
 def space_size(dataset: Any, name: str) -> int | None:
-    """How many states or actions a dataset's space has; None if it is not discrete or does not begin with 0."""
+    """The number of states or actions in a dataset's space; None if it is not discrete or does not begin with 0."""
     space = getattr(dataset, name, None)
     size = getattr(space, "n", None)
     return int(size) if isinstance(size, (int, np.integer)) and not getattr(space, "start", 0) else None
 
 
 def read_episodes(episodes: Any, columns: Columns, encode: Encode | None) -> Iterator[Piece]:
-    """The pieces of episodes, several of them in each."""
+    """The pieces of a dataset, of several episodes each."""
     waiting: list[dict[str, npt.NDArray[Any]]] = []
     size = 0
     for episode in episodes:
         one = _columns(episode, columns, encode)
         if waiting and one.keys() != waiting[0].keys():
             raise ModelError(
-                f"all episodes must have the same infos about damage; episode {int(episode.id)} has other ones than "
-                "those before it. Learn from those that agree."
+                f"all episodes must have the same infos about damage; those of episode {int(episode.id)} differ from "
+                "those before it. Learn from episodes that agree."
             )
         waiting.append(one)
         size += one["action"].size
@@ -99,7 +99,7 @@ def _states(observations: Any, size: int, name: int, encode: Encode | None) -> n
 
 
 def _at(observations: Any, t: int) -> Any:
-    """The observation at a time, of arrays that may be nested in mappings and tuples."""
+    """Observation t, from arrays that may be nested in mappings and tuples."""
     if isinstance(observations, Mapping):
         return {key: _at(value, t) for key, value in observations.items()}
     if isinstance(observations, tuple):
@@ -117,11 +117,11 @@ def _length(observations: Any) -> int:
 
 
 def _keys(episode: Any, columns: Columns) -> dict[str, str]:
-    """Under which keys of its infos an episode has the damage, and the cumulative one."""
+    """The keys of the damage and the cumulative damage in the infos of an episode."""
     wanted, there = dict(columns or {}), _flat(episode.infos or {})
     for ours in wanted:
         if ours not in DAMAGE:
-            raise UnknownName("key of columns", ours, DAMAGE, "A dataset only lets the damage be named.")
+            raise UnknownName("key of columns", ours, DAMAGE, "For a dataset, only the damage can be named.")
     remedy = f"Episode {int(episode.id)} has: {', '.join(there) or 'none; record them with record_infos=True'}."
     found = {}
     for ours in DAMAGE:

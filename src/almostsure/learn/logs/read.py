@@ -1,6 +1,6 @@
-"""Logs as tables: arrays by name, data frames, CSV and Parquet files; and single trajectories.
+"""Reading tables (arrays by name, data frames, CSV and Parquet files) and single trajectories.
 
-CSV and Parquet files are read a batch of rows at a time, by ``pyarrow.dataset``: they need the extra ``logs``.
+CSV and Parquet files are read in batches of rows by ``pyarrow.dataset``, which needs the extra ``logs``.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from almostsure.learn.logs.columns import NAMES, Piece, find_columns, flags
 from almostsure.model.arrays import Bools
 from almostsure.wording import brief
 
-CHUNK = 1 << 15  # rows read together
+CHUNK = 1 << 15  # rows per piece
 Columns = Mapping[str, str] | None
 
 AMOUNTS = ("reward", "damage", "cumulative_damage")
-FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}  # files by their ending
+FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}  # by the ending of a file
 
 
 def is_table(log: Any) -> bool:
-    """Whether it has columns by name: a mapping, a data frame, an Arrow table, a structured array."""
+    """Whether a log has columns by name: a mapping, a data frame, an Arrow table, a structured array."""
     return _names(log) is not None
 
 
@@ -58,9 +58,9 @@ def read_table(log: Any, columns: Columns) -> Iterator[Piece]:
 
 
 def _column(name: str, values: Any) -> Any:
-    """A column, such that it can be sliced."""
+    """A column as a list or array."""
     if isinstance(values, np.ma.MaskedArray):
-        values = values.tolist()  # None where it is masked
+        values = values.tolist()  # None for masked entries
     if isinstance(values, (list, tuple)):
         return values
     column = np.asarray(values)
@@ -76,7 +76,7 @@ def _column(name: str, values: Any) -> Any:
 
 
 def _is_trajectory(log: Mapping[str, Any], names: list[str], columns: Columns) -> bool:
-    """Whether a table has one state more than actions, and so no need of next states."""
+    """Whether a table has one state more than actions, and no next states."""
     wanted = columns or {}
     if "next_state" in wanted or any(name in names for name in NAMES["next_state"]):
         return False
@@ -89,7 +89,7 @@ def _is_trajectory(log: Mapping[str, Any], names: list[str], columns: Columns) -
 
 
 def _read_trajectory(log: Mapping[str, Any], columns: Columns) -> Iterator[Piece]:
-    """The only piece of a table that is one whole episode, with one state more than actions."""
+    """The only piece of a trajectory: one whole episode, with one state more than actions."""
     data = dict(log)
     state = next(name for name in ((columns or {}).get("state"), *NAMES["state"]) if name in data)
     states = _column("state", data[state])
@@ -98,20 +98,20 @@ def _read_trajectory(log: Mapping[str, Any], columns: Columns) -> Iterator[Piece
     found, ends = find_columns(data, columns, "the trajectory"), np.arange(size) == size - 1
     parts = {ours: data[theirs] for ours, theirs in found.items()}
     for name in {"terminated", "truncated"} & parts.keys():
-        if isinstance(parts[name], (bool, np.bool_)):  # of the whole
+        if isinstance(parts[name], (bool, np.bool_)):  # one flag for the whole episode
             parts[name] = ends & parts[name]
     parts = {name: _column(name, values) for name, values in parts.items()}
     piece = Piece(parts, lambda i: f"step {i} of the trajectory")
     if all(len(values) == size for values in parts.values()):
         terminated = _ends_with("terminated", piece, size)
         _ends_with("truncated", piece, size)
-        parts["truncated"] = ends & ~terminated  # what comes next is another episode
+        parts["truncated"] = ends & ~terminated  # the next trajectory is another episode
     if size:
         yield piece
 
 
 def _ends_with(name: str, piece: Piece, size: int) -> Bools:
-    """The flags of an episode, of which only the last may be set."""
+    """A flag for every step of an episode, which only the last step may have."""
     flag = flags(name, piece.columns.get(name), size, piece.place)
     if flag[:-1].any():
         where = piece.place(int(np.argmax(flag)))
@@ -148,14 +148,14 @@ def _batches(path: str, form: str, columns: Columns) -> Iterator[Piece]:
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         reason = str(error).rpartition("Invalid: ")[2]
         kind = "CSV" if form == "csv" else "Parquet"
-        raise CorruptFile(f"{path!r} is no {kind} file, or is damaged or truncated: {reason}.", path=path) from error
+        raise CorruptFile(f"{path!r} is not a {kind} file, or damaged or truncated: {reason}.", path=path) from error
     except OSError as error:
         missing = "No such file or directory" if isinstance(error, FileNotFoundError) else error
         raise FileError(f"cannot read {path!r}: {error.strerror or missing}.", path=path) from error
 
 
 def _csv_format(pyarrow: Any, schema: Any, there: Mapping[str, str], found: Mapping[str, str]) -> Any:
-    """Types are read off the first rows; but numbers may be written as fractions even if the first ones are not."""
+    """Types are those of the first rows, but amounts may be fractions in later rows even if the first are integers."""
     amounts = (there[found[ours]] for ours in AMOUNTS if ours in found)
     kinds = {name: schema.field(name).type for name in amounts}
     whole = [name for name, kind in kinds.items() if pyarrow.types.is_integer(kind) or pyarrow.types.is_null(kind)]
@@ -164,7 +164,7 @@ def _csv_format(pyarrow: Any, schema: Any, there: Mapping[str, str], found: Mapp
 
 
 def _values(column: Any, pyarrow: Any) -> Any:
-    """A column as numbers where it holds some, and as whatever Python makes of it elsewhere; None where it is empty."""
+    """A column as an array if it holds only numbers, else as a list of Python objects; empty entries are None."""
     kind = column.type
     is_number = pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)
     if is_number and column.null_count == 0:

@@ -1,4 +1,4 @@
-"""Counting the steps of a log when nobody knows beforehand how many states and actions it will show."""
+"""Counting the steps of a log whose number of states and actions is not known beforehand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from almostsure.learn.counts import Counts, merged, outcome_key
 from almostsure.learn.logs.columns import Rows
 from almostsure.model.arrays import Bools, Floats, Ints
 
-MANY = 1 << 20  # entries that wait before they are merged
+MANY = 1 << 20  # tables are merged when they have more entries than this, and than twice the merged table
 END = -1  # the next state of a step that ended its episode
 
 
@@ -21,21 +21,21 @@ class Table(NamedTuple):
 
     outcome: Ints  # [4, outcomes]: state, action, next state, damage
     times: Ints
-    reward: Floats  # summed
+    reward: Floats  # sums
 
 
 @final
 class Seen:
-    """What a log showed so far."""
+    """The outcomes and starts in a log so far."""
 
     def __init__(self) -> None:
         self.rows = self.ends = 0
         self.starts: Counter[int] = Counter()
         self._tables: list[Table] = []
-        self._waiting = 0
+        self._waiting = 0  # entries that are not merged yet
 
     def add(self, rows: Rows, damage: Ints, begins: Bools) -> None:
-        """Take in some rows, the damage of each of them, and whether it is the first of its episode."""
+        """Add some rows, with the damage of each row and whether it is the first of its episode."""
         after = np.where(rows.terminated, END, rows.next_state)
         outcome = np.stack([rows.state, rows.action, after, damage])
         table = _merged(Table(outcome, np.ones(rows.state.size, np.int64), rows.reward))
@@ -48,7 +48,7 @@ class Seen:
         self.starts.update(rows.state[begins].tolist())
 
     def table(self) -> Table:
-        """All outcomes."""
+        """All outcomes, merged."""
         if len(self._tables) > 1:
             outcomes, times, rewards = zip(*self._tables, strict=True)
             whole = Table(np.concatenate(outcomes, axis=1), np.concatenate(times), np.concatenate(rewards))
@@ -59,15 +59,15 @@ class Seen:
     def states(self) -> Ints:
         """The different states, ascending."""
         state, _, after, _ = self.table().outcome
-        shown: Ints = np.unique(np.concatenate([state, after[after != END]]))
-        return shown
+        different: Ints = np.unique(np.concatenate([state, after[after != END]]))
+        return different
 
     def actions(self) -> Ints:
         """The different actions, ascending."""
         return np.unique(self.table().outcome[1])
 
     def count_into(self, counts: Counts, state_order: Ints, action_order: Ints) -> None:
-        """Fill counts; state i of the log is ``state_order[i]``, actions likewise.  Other choices are refused."""
+        """Fill empty counts; state i of the log is state ``state_order[i]`` of the space, and likewise for actions."""
         (state, action, after, damage), times, reward = self.table()
         space = counts.space
         state, action = state_order[state], action_order[action]
@@ -92,7 +92,7 @@ class Seen:
 
 
 def _merged(table: Table) -> Table:
-    """The same, with equal outcomes put together."""
+    """Sort a table and merge equal outcomes."""
     _, times, reward, first = merged(_keys(table.outcome), table.times, table.reward, np.arange(table.times.size))
     return Table(table.outcome[:, first], times, reward)
 
@@ -102,7 +102,7 @@ def _keys(outcome: Ints) -> Ints:
     key = np.zeros(outcome.shape[1], np.int64)
     for column in outcome - outcome.min(axis=1, keepdims=True):
         size = int(column.max()) + 1
-        if int(key.max()) >= 2**62 // size:  # numbers far apart: count how many different ones there are
+        if int(key.max()) >= 2**62 // size:  # would overflow: replace the numbers by their ranks
             key, column = (np.unique(values, return_inverse=True)[1] for values in (key, column))
             size = int(column.max()) + 1
         key = key * size + column

@@ -1,1 +1,1 @@
-"""Drawing outcomes from simulators, in one process or many, and keeping what was drawn."""
+"""Drawing outcomes from simulators, in one process or many, with checkpoints."""

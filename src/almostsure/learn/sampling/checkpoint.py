@@ -1,14 +1,14 @@
-"""Keeping long runs on disk: a run that was killed resumes at its last checkpoint, with the same result.
+"""Checkpoints of long runs: a run that was killed resumes from its last checkpoint, with the same result.
 
-A checkpoint holds the counts, how far the run has come and, for a run in rounds, what its present round takes.  It
-belongs to one run: the same sampler and choices, the same seed, the same kind of run with the same numbers.  Any other
-run refuses it.
+A checkpoint holds the counts, the position of the run and, for a run in rounds, the samples of its present round.  It
+belongs to one run: the same sampler and choices, the same seed, the same kind of run with the same parameters.  Any
+other run refuses it.
 
-The identity of a sampler (:mod:`almostsure.learn.sampling.identity`) says which one it is.  It may be wrong if a user
-names it.  So on resuming some choices that always had the same outcome are sampled again, and a checkpoint that they
-contradict is refused.  If the outcomes of a choice are independent draws of one distribution, n + m of them of which j
-differ from the rest are equally likely in every order, so that all j come last among the m with probability C(m, j) /
-C(n + m, j). Below ``LEVEL``, shared between the choices that are tried, that is a contradiction.
+A sampler is recognised by its identity (:mod:`almostsure.learn.sampling.identity`), which may be wrong if the user
+gives it.  So on resuming, some choices that always had the same outcome are sampled again, and a checkpoint that they
+contradict is refused.  If n samples had the same outcome, and j of m new ones differ, then the order of all n + m
+samples is exchangeable, and the probability that all j are among the last m is C(m, j) / C(n + m, j).  If this is below
+``LEVEL``, divided by the number of choices that are tried, it is a contradiction.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from almostsure.learn.sampling.samplers import CheckedSampler
 
 KIND = "sampling checkpoint"
 TRIED, AGAIN = 16, 32  # choices that are sampled again on resuming, and how often
-LEVEL = 1e-6  # the probability with which a checkpoint is refused although it is right
+LEVEL = 1e-6  # the probability that a right checkpoint is refused
 
 
 @final
 class Checkpoint:
-    """Where a run keeps what it has; without a path, nowhere.
+    """The checkpoint of a run; without a path, nothing is saved.
 
     Parameters
     ----------
     path
         The file, or None.
     source
-        What is sampled.
+        The sampler.
     run
-        What kind of run it is, as text by name: a checkpoint must agree in all of them.
+        The parameters of the run, as text by name: a checkpoint must agree in all of them.
     seconds
-        How much work may be lost.
+        The time between two saves: so much work may be lost.
     """
 
     def __init__(
@@ -61,16 +61,16 @@ class Checkpoint:
             raise ArgumentError(f"checkpoint_seconds must be 0 or more; got {seconds!r}")
         if path is not None and source.identity is None:
             raise ArgumentError(
-                "a checkpoint belongs to its sampler, and this one cannot be told from others: it holds "
-                f"{obstacle_in(source.sampler)}, which cannot be looked into. Name it with identity='…', and "
-                "change the name whenever it changes."
+                "the sampler of a checkpoint must have an identity, and none can be computed for this one: it holds "
+                f"{obstacle_in(source.sampler)}, which cannot be read. Name the sampler with identity='…', and change "
+                "the name whenever the sampler changes."
             )
         self.run = {"sampler": str(source.identity), **run}
         self.lengths: npt.NDArray[np.int64] | None = None  # [num_choices] samples of the present round, if any
         self._saved_at = time.monotonic()
 
     def begin(self, seed: int | None, start: dict[str, int]) -> tuple[Counts, dict[str, int]]:
-        """The counts and how far the run has come: those of the file, or none and ``start``."""
+        """The counts and the position of the run: those in the file, or empty counts and ``start``."""
         seed = None if seed is None else count("seed", seed, least=0)
         if self.path is None or not os.path.exists(self.path):
             fresh = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
@@ -80,12 +80,10 @@ class Checkpoint:
             if strings.get(name) != mine:
                 self._refuse(name, strings.get(name), mine)
         with must_hold(self.path, "the position of its run"):
-            known, position = int(strings["seed"]), json.loads(strings["position"])
-            if not isinstance(position, dict) or not all(isinstance(value, int) for value in position.values()):
-                raise ValueError(f"it has {position}")
-            done = {str(name): int(value) for name, value in position.items()}
-            if done.keys() != start.keys() or min(done.values()) < 0:
-                raise ValueError(f"it has {position}")
+            known, done = int(strings["seed"]), json.loads(strings["position"])
+            good = isinstance(done, dict) and done.keys() == start.keys()
+            if not (good and all(isinstance(number, int) and number >= 0 for number in done.values())):
+                raise ValueError(f"it has {done}")
         if seed is not None and seed != known:
             self._refuse("seed", str(known), str(seed))
         counts = self._counts(arrays, known)
@@ -95,7 +93,7 @@ class Checkpoint:
 
     def _refuse(self, name: str, theirs: str | None, mine: str) -> None:
         raise FileError(
-            f"the checkpoint {os.fspath(self.path or '')!r} belongs to another run: its {name} is {theirs!r}, "
+            f"the checkpoint {str(self.path)!r} belongs to another run: its {name} is {theirs!r}, "
             f"this one's is {mine!r}. Choose another name, or delete it.",
             path=self.path,
         )
@@ -111,12 +109,12 @@ class Checkpoint:
         return counts
 
     def _sample_again(self, counts: Counts) -> None:
-        """Refuse a checkpoint that the sampler, asked again, contradicts."""
+        """Refuse a checkpoint that new samples contradict."""
         certain = np.flatnonzero((counts.outcomes_seen() == 1) & ~counts.is_end())
         certain = certain[np.argsort(-counts.samples[certain], kind="stable")][:TRIED]
         if not certain.size:
             return
-        rng = np.random.default_rng([counts.seed or 0, counts.total])  # the run itself uses none of these
+        rng = np.random.default_rng([counts.seed or 0, counts.total])  # a stream that the run itself does not use
         target, _, damage = self.source.draw(np.repeat(certain, AGAIN), rng)
         at = np.searchsorted(counts.choice, certain)
         wanted = counts.next_state[at], counts.damage[at]
@@ -126,7 +124,7 @@ class Checkpoint:
             chance = math.comb(AGAIN, others) / math.comb(before + AGAIN, others)
             if chance < LEVEL / certain.size:
                 raise FileError(
-                    f"the checkpoint {os.fspath(self.path or '')!r} belongs to another sampler: in it "
+                    f"the checkpoint {str(self.path)!r} belongs to another sampler: in it "
                     f"{counts.space.describe_choice(choice)} had the same outcome in all of {before:,} samples, and "
                     f"this one shows another one in {others} of {AGAIN}. Choose another name, or delete it.",
                     path=self.path,
@@ -134,17 +132,17 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def keeping(self, counts: Counts, position: Mapping[str, int], said: Callable[[], str]) -> Iterator[None]:
-        """Keep the counts when the run is over; on Ctrl-C raise Interrupted, which tells what ``said`` returns."""
+        """Save the counts when the run is over; on Ctrl-C raise Interrupted, with what ``said`` returns in its text."""
         try:
             yield
         except KeyboardInterrupt:
             self.write(counts, position)
-            where = "" if self.path is None else f", which are in the checkpoint {self.path!s}: run it again to go on"
+            where = "" if self.path is None else f", which are in the checkpoint {self.path!s}: run it again to resume"
             raise Interrupted(f"interrupted after {said()}{where}.", kept=counts) from None
         self.write(counts, position)
 
     def write(self, counts: Counts, position: Mapping[str, int], *, now: bool = True) -> None:
-        """Keep the counts; without ``now``, only if the last time is long ago."""
+        """Save the counts; without ``now``, only if the last save was long enough ago."""
         if self.path is None or not (now or time.monotonic() - self._saved_at >= self.seconds):
             return
         arrays = counts.to_arrays()

@@ -1,8 +1,8 @@
-"""Algorithm 2: draw samples of every choice and count what they show.
+"""Algorithm 2: draw samples of every choice and count the outcomes.
 
-Which choices are sampled how often is a *schedule*.  Its samples stand in one long line: all of the first choice, then
-all of the second, and so on.  Chunks are equal pieces of that line.  Random numbers depend on seed, round and chunk, so
-it does not matter who draws a chunk, or when; and a chunk that was lost can be drawn again, with the same result.
+A *schedule* says how often each choice is sampled.  Its samples form one sequence: all of the first choice, then all of
+the second, and so on.  *Chunks* are parts of equal length of this sequence.  Random numbers depend only on seed, round
+and chunk, so any worker can draw any chunk at any time, and a lost chunk can be drawn again with the same result.
 
 Each chunk of a model has its own random stream (:mod:`almostsure.policy.simulation.streams`).  Its i-th number, a plain
 function of seed, chunk and i, decides the i-th sample: the first outcome whose cumulative probability exceeds it.
@@ -32,9 +32,9 @@ from almostsure.model.mdp import MDP
 from almostsure.policy.simulation.streams import first_above, mix, open_streams, running_sums, uniform
 from almostsure.progress import Bar
 
-MODEL_CHUNK = 1 << 18  # samples of a model that are drawn together
-OTHER_CHUNK = 1 << 11  # a simulator is slower
-COMPILE_FROM = 3_000_000  # samples of a model from which on waiting for a compiler pays
+MODEL_CHUNK = 1 << 18  # samples per chunk, for a model
+OTHER_CHUNK = 1 << 11  # for a simulator, which is slower
+COMPILE_FROM = 3_000_000  # samples of a model from which compiled code is faster, including compilation
 
 
 @names_right_word
@@ -56,26 +56,26 @@ def count_outcomes(
         A :class:`almostsure.learn.Sampler`, a Gymnasium environment that can be sampled (or its id), a model, or the
         name of an example or file.
     samples
-        How many of each choice; see :func:`almostsure.samples_needed`.
+        The number of samples of each choice; see :func:`almostsure.samples_needed`.
     seed
         The same seed gives the same counts on every machine, with any number of workers; by default a fresh one.
     identity
-        A text that tells the sampler from others, where a checkpoint is wanted and it cannot be found out.
+        A name of the sampler for checkpoints, if it cannot be identified by a hash.
     workers
-        How many threads (for a model: by default all cores) or processes (for anything else: by default one) to use;
-        or a :class:`almostsure.learn.RayCluster`.
+        The number of threads (for a model: by default all cores) or processes (for anything else: by default one); or a
+        :class:`almostsure.learn.RayCluster`.
     checkpoint, checkpoint_seconds
-        A file in which the run keeps what it has, so often.  If it exists, the run goes on from there, with the same
-        result.
+        A file in which the run saves its counts, and the time between two saves.  If the file exists, the run continues
+        from there, with the same result.
 
     Raises
     ------
     ModelError
-        The sampler returns something that it must not.
+        The sampler returns something invalid.
     FileError
         The checkpoint belongs to another run.
     Interrupted
-        On Ctrl-C.  The checkpoint is up to date, and ``kept`` has the counts of what was drawn so far.
+        On Ctrl-C.  The checkpoint is up to date, and ``kept`` has the counts so far.
 
     Examples
     --------
@@ -98,12 +98,13 @@ def count_outcomes(
 def _counted(
     source: CheckedSampler, choices: Ints, number: int, store: Checkpoint, *, seed: int | None, workers: Any
 ) -> Counts:
-    """The counts of so many samples of each choice, from where the checkpoint is on."""
+    """The counts of so many samples of each choice, starting from the checkpoint if there is one."""
     counts, done = store.begin(seed, {"chunk": 0})
     counter = Counter(source)
     schedule = counter.schedule(choices, np.full(choices.size, number), counts.seed or 0)
-    if counts.total != min(done["chunk"] * schedule.size, schedule.total):
-        raise CorruptFile(f"{store.path!s} holds other samples than those that it says were drawn", path=store.path)
+    if counts.total != (drawn := min(done["chunk"] * schedule.size, schedule.total)):
+        what = f"it holds {counts.total:,} samples, and the position of its run says {drawn:,}"
+        raise CorruptFile(f"{store.path!s} is damaged: {what}", path=store.path)
     with (
         store.keeping(counts, done, lambda: f"{counts.total:,} of {schedule.total:,} samples"),
         Bar("sampling", schedule.total, notice=f"{schedule.total:,} samples") as bar,
@@ -117,7 +118,7 @@ def _counted(
 def draw_chunks(
     schedule: Schedule, each: Each, store: Checkpoint, counts: Counts, done: dict[str, int], bar: Bar
 ) -> None:
-    """Count the chunks that are left, and keep what there is now and then."""
+    """Count the remaining chunks, and save a checkpoint from time to time."""
     for block in each(schedule.chunks(done["chunk"])):
         with uninterrupted():
             counts.add(block)
@@ -130,14 +131,14 @@ def draw_chunks(
 
 
 class Chunk(NamedTuple):
-    """``lengths[i]`` samples of ``choices[i]``, and where their random numbers come from."""
+    """``lengths[i]`` samples of ``choices[i]``, and what determines their random numbers."""
 
     choices: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
     seed: int
     round: int
     number: int
-    compiled: bool  # whether waiting for a compiler pays
+    compiled: bool  # whether compiled code draws them
 
     def rng(self) -> np.random.Generator:
         """The random numbers, for simulators."""
@@ -145,7 +146,7 @@ class Chunk(NamedTuple):
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=key)))
 
     def stream(self) -> tuple[np.uint64, np.uint64]:
-        """The random numbers, for models: starting point and increment."""
+        """The random numbers, for models: start and increment of a stream."""
         key = np.random.SeedSequence(self.seed, spawn_key=(self.round,)).generate_state(1, np.uint64)
         start, step = open_streams(int(key[0]), np.array([self.number]))
         return start[0], step[0]
@@ -164,12 +165,12 @@ class Schedule:
 
     @cached_property
     def ends(self) -> npt.NDArray[np.int64]:
-        """Where the samples of each choice end, in the line of all of them."""
+        """The ends of the samples of each choice, in the sequence of all samples."""
         return np.cumsum(self.lengths, dtype=np.int64)
 
     @property
     def total(self) -> int:
-        """How many samples there are."""
+        """The number of samples."""
         return int(self.ends[-1]) if self.ends.size else 0
 
     def chunks(self, first: int = 0) -> Iterator[Chunk]:
@@ -186,7 +187,7 @@ class Schedule:
 
 
 class Counter:
-    """Draws chunks from a sampler, and counts what they contain."""
+    """Draws chunks from a sampler, and counts their outcomes."""
 
     def __init__(self, source: CheckedSampler) -> None:
         self.source = source
@@ -196,16 +197,16 @@ class Counter:
             self._tables = Tables(ptr, running_sums(source.model.probability, ptr))
 
     def schedule(self, choices: Ints, lengths: Ints, seed: int, number: int = 0) -> Schedule:
-        """A schedule whose chunks suit the sampler."""
+        """A schedule with chunks of a size for this sampler."""
         return Schedule(choices, lengths, seed, number, OTHER_CHUNK if self.source.model is None else MODEL_CHUNK)
 
     def crew(self, workers: Workers | None) -> AbstractContextManager[Each]:
-        """Who counts; by default all cores for a model, one for anything else."""
+        """The workers: by default all cores for a model, one process for anything else."""
         is_model = self.source.model is not None
         return as_crew(workers, default=cores() if is_model else 1).open(self.count, threads=is_model)
 
     def count(self, chunk: Chunk) -> Block:
-        """What a chunk contains."""
+        """Draw a chunk and count its outcomes."""
         if self.source.model is None:
             return self._count_simulated(chunk)
         return self._count_model(self.source.model, chunk)
@@ -228,7 +229,7 @@ class Counter:
         seen = np.flatnonzero(found.times)
         position, times = np.searchsorted(ends, seen, side="right"), found.times[seen]
         outcome = seen + (outcome_ptr[choices] - (ends - sizes))[position]
-        # Outcomes of a choice that differ in their reward only are one.
+        # Outcomes of a choice that differ only in the reward are counted as one.
         key = outcome_key(mdp, choices[position], mdp.successor[outcome], mdp.damage[outcome])
         return Block(merged(key, times, times * mdp.reward[outcome], found.first[seen]), choices, lengths)
 
@@ -237,14 +238,14 @@ class Counter:
 
 
 class Tables(NamedTuple):
-    """What drawing outcomes of a model needs."""
+    """The arrays that are needed for drawing outcomes of a model."""
 
     outcome_ptr: npt.NDArray[np.int64]  # [num_choices + 1]
     cumulative: Floats  # [num_outcomes], running sums within each choice; the last is 2, above every draw
 
 
 class Slots(NamedTuple):
-    """``lengths[i]`` samples of ``choices[i]`` are counted from ``slots[i]`` on."""
+    """``lengths[i]`` samples of ``choices[i]``, whose outcomes are counted from ``slots[i]`` on."""
 
     choices: Ints
     lengths: Ints
@@ -252,7 +253,7 @@ class Slots(NamedTuple):
 
 
 class Found(NamedTuple):
-    """How often each outcome was drawn, and which of its choice's draws was the first to show it."""
+    """How often each outcome was drawn, and the first draw of its choice that showed it."""
 
     times: Ints
     first: Ints

@@ -1,14 +1,13 @@
 """Gymnasium environments as samplers: those whose state can be set.
 
-The toy-text environments with a transition table (FrozenLake, CliffWalking, Taxi) need not be told how; of others
-:class:`EnvSampler` must be told.  An environment whose state cannot be set cannot be asked "what happens if I do this
-there?", unless it can be copied (:func:`almostsure.explore`); it can only be played in, and
-:class:`almostsure.OnlineShield` learns from that.
+For the toy-text environments with a transition table (FrozenLake, CliffWalking, Taxi) this is built in; for others
+:class:`EnvSampler` needs a function that sets the state.  If the state of an environment cannot be set, its choices
+cannot be sampled in any order, unless it can be copied (:func:`almostsure.explore`).  Such an environment can only be
+played in; :class:`almostsure.OnlineShield` learns from that.
 
-Damage has one convention everywhere: ``damage(s, a, s2, r, terminated)`` gets what the environment shows.  Without such
-a function the environment's own ``info["damage"]`` or ``info["cost"]`` is the damage (a
-:class:`almostsure.gym.DamageTracker` inside writes both), and for the toy-text environments it is what
-:func:`almostsure.model.build.damage.known_damage` says.
+Damage has one convention everywhere: ``damage(s, a, s2, r, terminated)`` gets the observations.  Without such a
+function, the damage is ``info["damage"]`` or ``info["cost"]`` (a :class:`almostsure.gym.DamageTracker` inside writes
+both), and for the toy-text environments that of :func:`almostsure.model.build.damage.known_damage`.
 """
 
 from __future__ import annotations
@@ -36,25 +35,25 @@ from almostsure.wording import brief
 
 SetState = Callable[[Any, int], Any]
 
-RESETS = 256  # episodes that are begun to find an environment's starts
+RESETS = 256  # resets for finding the initial states of an environment
 
 
 def is_environment(thing: Any) -> bool:
-    """Whether it is a Gymnasium environment, or the id of one."""
+    """Whether an object is a Gymnasium environment, or the id of one."""
     if isinstance(thing, str):
         return names_environment(thing)
     return hasattr(thing, "unwrapped") and hasattr(thing, "step") and hasattr(thing, "observation_space")
 
 
 def sampler_of_env(env: Any) -> EnvSampler | MDP:
-    """What samples an environment that need not be told how its state is set; a model, where it plays one."""
+    """The sampler of an environment whose state the library can set; its model, if it plays one of ours."""
     env = make_environment(env) if isinstance(env, str) else env
     model = getattr(env.unwrapped, "mdp", None)
     return model if isinstance(model, MDP) else EnvSampler(env)
 
 
 def model_of_env(env: Any) -> Any:
-    """The model of an environment that has one, a transition table or the model that it plays; else itself."""
+    """The model of an environment that plays one of ours or has a transition table; else the environment itself."""
     env = make_environment(env) if isinstance(env, str) else env
     model, damage = getattr(env.unwrapped, "mdp", None), known_damage(env)
     if isinstance(model, MDP):
@@ -72,19 +71,19 @@ def space_of_env(
     initial: Initial | None = None,
     encode: Encode | None = None,
 ) -> Space:
-    """The states and actions of an environment, by its spaces alone; of no environment, those that are given."""
+    """The states and actions of an environment, from its spaces only; without an environment, those that are given."""
     if isinstance(env, str):
         env = make_environment(env)
     size = _num_states(env, num_states, encode)
     if initial is None:
         listed = None if env is None else _listed_starts(env, size)
-        initial = listed if listed and encode is None else np.full(size, 1 / size)  # nobody knows
+        initial = listed if listed and encode is None else np.full(size, 1 / size)  # that is, unknown
     every = _actions_of(env, actions)
     return Space.from_actions(size, every, initial=initial, end=True, encode=encode)
 
 
 def _listed_starts(env: Any, size: int) -> dict[int | str, float] | None:
-    """The starts of an environment that lists them, as the toy-text ones do."""
+    """The initial states of an environment that lists them, as the toy-text ones do."""
     listed = getattr(env.unwrapped, "initial_state_distrib", None)
     if listed is None or np.shape(listed) != (size,):
         return None
@@ -98,36 +97,36 @@ class EnvSampler:
     """A sampler from a Gymnasium environment whose state can be set.
 
     Steps flagged ``terminated`` lead to an extra state, the end, in which nothing happens any more.  Truncation is
-    ignored: where a time limit would cut an episode says nothing about what may happen.
+    ignored, since time limits say nothing about the possible outcomes.
 
     Parameters
     ----------
     env
-        The environment.  Its random numbers are taken over: ``env.unwrapped.np_random`` is set.
+        The environment.  Its random generator, ``env.unwrapped.np_random``, is replaced.
     set_state
-        ``set_state(env, state)`` puts the environment into a state, all of it that matters, and returns the observation
-        that the environment then shows (it may return None, but not where ``encode`` is given and ``damage`` is a
-        function).  The toy-text environments with a transition table need none.
+        ``set_state(env, state)`` puts the environment into a state, including hidden state, and returns the observation
+        there (it may return None, except if ``encode`` is given and ``damage`` is a function).  The toy-text
+        environments with a transition table need no such function.
     damage
-        ``damage(s, a, s2, reward, terminated)`` returns the damage, from what the environment shows, as everywhere;
-        or the key under which the environment's info holds it.  By default ``"damage"`` or ``"cost"``, whichever
-        info has; FrozenLake, CliffWalking and Taxi need not be told.
+        ``damage(s, a, s2, reward, terminated)`` computes the damage from observations; or the key of the damage in
+        ``info``.  By default ``"damage"`` or ``"cost"``, whichever there is, or the known damage of FrozenLake,
+        CliffWalking and Taxi.
     actions
-        By default all of the environment's, in every state.
+        By default all actions of the environment, in every state.
     num_states
-        How many states can be observed.  By default that of the (discrete) observation space.
+        The number of states that can be observed.  By default that of the (discrete) observation space.
     encode
         ``encode(observation) -> int`` for environments whose observations are not states.  Several real
-        states may then share a number, and all that is learned holds for this *abstraction*: for the process in which
-        ``set_state`` picks the real state.
+        states may then share a number, and the results are about this *abstraction*: the process in which ``set_state``
+        picks the real state.
     initial
-        The initial state, or a mapping from states to probabilities.  By default the environment's own starts: those
-        that it lists, or those that some hundreds of resets show.
+        The initial state, or a mapping from states to probabilities.  By default the initial states that the
+        environment lists, or those of some hundreds of resets.
     max_damage
         The largest damage of one step.
     identity
-        A text that tells this environment from others, for checkpoints; by default a hash of how it was made and of
-        these functions, where that can be known.
+        A name of this environment for checkpoints; by default a hash of how it was made and of these functions, if all
+        of that can be read.
 
     Examples
     --------
@@ -160,7 +159,7 @@ class EnvSampler:
         self._env, self.encode = env, encode
         self._set_state = _toy_state(env) if set_state is None else set_state
         self._damage = known_damage(env) if damage is None else _checked_damage(damage)
-        self._told = (self._damage,) if isinstance(self._damage, str) else TOLD if self._damage is None else ()
+        self._damage_keys = (self._damage,) if isinstance(self._damage, str) else TOLD if self._damage is None else ()
         self.num_states = _num_states(env, num_states, encode)
         self._actions: Actions = _actions_of(env, actions)
         self.max_damage = max_damage
@@ -170,7 +169,7 @@ class EnvSampler:
         self.identity = identity or identity_of(made_of)
 
     def actions(self, state: int) -> npt.ArrayLike:
-        """The ids of the actions that a state has."""
+        """The ids of the actions of a state."""
         return action_row(self._actions, state)
 
     def sample(self, states: Ints, actions: Ints, rng: np.random.Generator) -> tuple[Ints, Floats, Floats]:
@@ -185,10 +184,10 @@ class EnvSampler:
         return next_states, rewards, damages
 
     def walk(self, steps: int, rng: np.random.Generator) -> Iterator[tuple[int, int, int, float]]:
-        """Steps at random, played on from resets: states, actions, next states and damages.  No state is set.
+        """Random steps from resets, without setting states: states, actions, next states and damages.
 
-        What is learned is compared with them, where nothing else tells whether ``set_state`` does what it should.
-        Where it returns observations, these are compared, and states may stand for several, of which it picks one.
+        They are compared with what was learned, as a test of ``set_state``.  There are none if it returns observations
+        and ``encode`` is given: then these are checked, and it may pick one of several real states.
         """
         if self.encode is not None and self._put(self._start(0)) is not None:
             return
@@ -209,28 +208,28 @@ class EnvSampler:
         before = state if self.encode is None else self._shown(shown, state, action)
         _, outcome, over = self._step(before, state, action)
         if over:
-            self._reset()  # wrappers want it before the next step
+            self._reset()  # wrappers require it before the next step
         return outcome
 
     def _put(self, state: int) -> Any:
-        """Put the environment into a state; what it shows there, if ``set_state`` says so."""
+        """Put the environment into a state; returns the observation there, or None if ``set_state`` does."""
         with Blame(lambda: f"set_state failed for state {state}"):
             return self._set_state(self._env, state)
 
     def _step(self, before: Any, state: int, action: int) -> tuple[Any, tuple[int, float, float], bool]:
-        """Play an action: what is seen then, the outcome, and whether the episode is over."""
+        """Play an action; returns the observation, the outcome, and whether the episode is over."""
         observation, reward, terminated, truncated, info = self._env.step(action)
         after = self._state(observation, f"after state {state}, action {action}")
         if callable(self._damage):
             with Blame(lambda: f"damage failed after state {state}, action {action}"):
                 damage = self._damage(before, action, observation, float(reward), bool(terminated))
         else:
-            damage = self._said(info, state, action)
+            damage = self._damage_in(info, state, action)
         outcome = self.num_states if terminated else after, float(reward), float(damage)
         return observation, outcome, bool(terminated or truncated)
 
     def _shown(self, shown: Any, state: int, action: int) -> Any:
-        """The observation before the step, which only ``set_state`` can know; checked if it is there."""
+        """The observation before the step, as ``set_state`` returned it; checked unless it is None."""
         if shown is None and callable(self._damage):
             raise ModelError(
                 "set_state must return the observation that the environment shows, since damage is a function of "
@@ -239,35 +238,40 @@ class EnvSampler:
                 action=action,
             )
         if shown is not None and self._state(shown, f"after set_state({state})") != state:
-            shows = self._state(shown, "")
-            raise ModelError(f"set_state must put the environment into state {state}; encode says that it is {shows}")
+            found = self._state(shown, "")
+            raise ModelError(f"set_state must put the environment into state {state}; encode says that it is {found}")
         return shown
 
     def _state(self, observation: Any, where: str) -> int:
+        """The state of an observation."""
         raw: Any = observation
         if self.encode is not None:
             with Blame(lambda: f"encode failed for the observation {brief(observation)}"):
                 raw = self.encode(observation)
-        number = int(raw)
-        if number != raw or not 0 <= number < self.num_states:
+        try:
+            number = int(raw)
+        except (TypeError, ValueError, OverflowError):
+            number = -1
+        if not 0 <= number < self.num_states or number != raw:
             how = "encode must return" if self.encode is not None else "observations must be"
-            raise ModelError(f"{how} states 0 … {self.num_states - 1}; got {raw!r} {where}")
+            raise ModelError(f"{how} states 0 … {self.num_states - 1}; got {brief(raw)} {where}")
         return number
 
-    def _said(self, info: Any, state: int, action: int) -> Any:
-        for key in self._told:
+    def _damage_in(self, info: Any, state: int, action: int) -> Any:
+        """The damage that ``info`` holds."""
+        for key in self._damage_keys:
             if key in info:
                 return info[key]
         raise ModelError(
-            f"info must hold the damage under {' or '.join(map(repr, self._told))}; it has "
+            f"info must hold the damage under {' or '.join(map(repr, self._damage_keys))}; it has "
             f"{sorted(map(str, info)) or 'nothing'} after state {state}, action {action}. "
-            "Give EnvSampler or DamageTracker a damage(s, a, s2, r, terminated).",
+            "Give EnvSampler or DamageTracker a function damage(s, a, s2, r, terminated).",
             state=state,
             action=action,
         )
 
     def _starts(self) -> dict[int | str, float]:
-        """The environment's own starts: as it lists them, or as often as resets show them."""
+        """The initial states of the environment: those that it lists, or the relative frequencies of resets."""
         listed = _listed_starts(self._env, self.num_states)
         if self.encode is None and listed is not None:
             return listed
@@ -281,9 +285,9 @@ class EnvSampler:
             return self._state(self._reset(seed), f"after reset(seed={seed})")
 
     def _reset(self, seed: int | None = None) -> Any:
-        """What the environment shows at the start of an episode; refused where that hurts, as in a ShieldedEnv."""
+        """Reset the environment and return the observation; damage by a reset is refused, as in a ShieldedEnv."""
         observation, info = self._env.reset(seed=seed)
-        check_reset(info, *(self._told or TOLD))
+        check_reset(info, *(self._damage_keys or TOLD))
         return observation
 
 
@@ -291,15 +295,18 @@ class EnvSampler:
 
 
 def _toy_state(env: Any) -> SetState:
-    """How the state of a toy-text environment is set; ModelError for others, which names what works."""
+    """The function that sets the state of a toy-text environment; ModelError for others, which says what works."""
     inner = env.unwrapped
     if not (hasattr(inner, "P") and hasattr(inner, "initial_state_distrib")):
         raise ModelError(
-            f"the state of {env} cannot be set without being told how. {without_model(env)} To say how, pass "
-            "EnvSampler(env, set_state, damage)."
+            f"the state of {env} cannot be set without a function that does it. {without_model(env)} To pass that "
+            "function, use EnvSampler(env, set_state, damage)."
         )
     if getattr(inner, "fickle_passenger", False):
-        raise ModelError(f"{env} has a fickle passenger: what happens depends on more than its state. Make it without.")
+        raise ModelError(
+            f"{env} has a fickle passenger: what happens depends on more than its state. Make it with "
+            "fickle_passenger=False."
+        )
     return _set_toy_state
 
 
@@ -307,7 +314,7 @@ def _set_toy_state(env: Any, state: int) -> None:
     env.unwrapped.s = state
 
 
-# ---------------------------------------------------------------------- pieces
+# ---------------------------------------------------------------------- arguments
 
 
 def _blame(state: int, action: int) -> Blame:
@@ -321,10 +328,9 @@ def _checked_damage(damage: Damage | str) -> Damage | str:
 
 
 def _num_states(env: Any, given: int | None, encode: Encode | None) -> int:
-    """How many states are observed: as many as are given, or else as the environment's observation space has."""
-    if given is not None and encode is not None:
-        return count("num_states", given)
-    size = discrete_size("observation", getattr(env, "observation_space", None))
+    """The number of states that can be observed: as given, or else that of the observation space."""
+    encoded = given is not None and encode is not None
+    size = None if encoded else discrete_size("observation", getattr(env, "observation_space", None))
     if given is not None:
         return count("num_states", given)
     if size is None:
@@ -333,7 +339,7 @@ def _num_states(env: Any, given: int | None, encode: Encode | None) -> int:
 
 
 def _actions_of(env: Any, given: Actions | None) -> Actions:
-    """The actions that are given, or else all of the environment's; refused if it does not number them from 0."""
+    """The given actions, or else all of the action space, which must be numbered from 0 in any case."""
     size = discrete_size("action", getattr(env, "action_space", None))
     if given is not None:
         return given

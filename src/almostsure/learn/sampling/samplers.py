@@ -1,11 +1,11 @@
-"""What can be learned from: anything that answers "what happens if I do this there?", for many choices at once.
+"""Samplers: simulators that draw outcomes of given choices, of many at once.
 
 A *sampler* has ``num_states``, ``actions(state)`` and ``sample(states, actions, rng)``; see :class:`Sampler`.  An MDP
-is one; :class:`FunctionSampler` makes one of a Python function, and :class:`almostsure.learn.EnvSampler` of a Gymnasium
-environment whose state can be set.
+can be used as one; :class:`FunctionSampler` makes one from a Python function, and :class:`almostsure.learn.EnvSampler`
+from a Gymnasium environment whose state can be set.
 
-Nothing that a sampler returns is believed: shapes, ranges, rewards and damages are checked, and the first offender is
-named with its state and action.
+Everything that a sampler returns is checked: shapes, ranges, rewards and damages.  The first offender is named with its
+state and action.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ Step = Callable[[int, int, np.random.Generator], Any]  # (next_state, reward, da
 
 @runtime_checkable
 class Sampler(Protocol):
-    """What a simulator must offer.
+    """The interface of samplers.
 
-    It may also have ``initial`` (a state or a mapping to probabilities, 0 by default), ``max_damage`` (255 by
-    default; a smaller one makes bounds sharper), ``state_names``, ``action_names``, ``has_end`` (whether it has one
-    more state, ``num_states``, that stands for ended episodes), ``terminal`` (states in which nothing happens any
-    more), ``encode`` (from an observation to a state), ``caveat`` (what every statement about it must add) and
-    ``identity`` (a text that tells it from others, for checkpoints).
+    Optional attributes are ``initial`` (a state or a mapping from states to probabilities, 0 by default),
+    ``max_damage`` (255 by default; a smaller one makes bounds sharper), ``state_names``, ``action_names``, ``has_end``
+    (whether there is an extra state, ``num_states``, for ended episodes), ``terminal`` (states in which nothing happens
+    any more), ``encode`` (a function from an observation to a state), ``caveat`` (a sentence that every statement about
+    it must add) and ``identity`` (a name for checkpoints).
 
     Examples
     --------
@@ -58,17 +58,17 @@ class Sampler(Protocol):
 
     @property
     def num_states(self) -> int:
-        """How many states there are, without the end."""
+        """The number of states, without the end."""
         ...
 
     def actions(self, state: int) -> npt.ArrayLike:
-        """The ids of the actions that a state has."""
+        """The ids of the actions of a state."""
         ...
 
     def sample(self, states: Ints, actions: Ints, rng: np.random.Generator) -> Answer:
         """One outcome of each choice: next states, rewards and damages, each as long as ``states``.
 
-        Outcomes must be independent, and random through ``rng`` only: then results depend on the seed alone.
+        Outcomes must be independent, and use no random numbers but those of ``rng``, so that a seed determines them.
         """
         ...
 
@@ -76,14 +76,14 @@ class Sampler(Protocol):
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckedSampler:
-    """A sampler whose states and actions are known and whose answers are checked."""
+    """A sampler with its states and actions, whose results are checked."""
 
     sampler: Any
     space: Space
-    model: MDP | None  # what is sampled from, if it is a model
+    model: MDP | None  # the sampler itself, if it is a model
     max_damage: int
-    identity: str | None  # tells it from others; None if nobody can
-    caveat: str = ""  # what every statement about it must add
+    identity: str | None  # for checkpoints; None if it has none
+    caveat: str = ""  # a sentence that every statement about it must add
 
     @cached_property
     def states(self) -> Ints:
@@ -91,7 +91,7 @@ class CheckedSampler:
         return self.space.choice_states()
 
     def new_counts(self, seed: int | None) -> Counts:
-        """Counts of its choices that have seen nothing."""
+        """Empty counts for its choices."""
         return Counts(self.space, max_damage=self.max_damage, seed=seed, caveat=self.caveat)
 
     def draw(self, choices: Ints, rng: np.random.Generator) -> tuple[Ints, Floats, Ints]:
@@ -146,7 +146,7 @@ class CheckedSampler:
 
 
 def as_sampler(sampler: Any, *, identity: str | None = None) -> CheckedSampler:
-    """The checked sampler of a sampler, of a model or what names one, or of an environment that can be sampled."""
+    """The checked sampler of a sampler, a model (or its name), or an environment that can be sampled."""
     from almostsure.learn.sampling.env_sampler import is_environment, sampler_of_env
 
     if isinstance(sampler, CheckedSampler):
@@ -207,34 +207,35 @@ def _max_damage(sampler: Any) -> int:
 @names_right_word
 @final
 class FunctionSampler:
-    """A sampler from a plain simulator, ``step(state, action, rng) -> (next_state, reward, damage)``.
+    """A sampler from a function, ``step(state, action, rng) -> (next_state, reward, damage)``.
 
     Parameters
     ----------
     step
-        The simulator.  It must draw its random numbers from ``rng``, a NumPy generator, and keep no memory of
-        earlier calls.
+        The simulator.  It must draw its random numbers from ``rng``, a NumPy generator, and must not remember earlier
+        calls.
     num_states
         States are 0 … num_states − 1.
     actions
-        How many actions every state has, or the ids for each state, as a list of lists or as a function of the state.
+        The number of actions of every state, or the ids for each state, as a list of lists or as a function of the
+        state.
     terminal
-        States in which nothing happens any more; the simulator is not asked about them.
+        States in which nothing happens any more; the simulator is not called for them.
     initial
         The initial state, or a mapping from states to probabilities.
     max_damage
         The largest damage of one step.
     encode
-        From an observation to a state, where an environment that is to be shielded shows something else.
+        A function from an observation to a state, if those of the environment to shield are not states.
     identity
-        A text that tells this simulator from others, for checkpoints; by default a hash of its code and of all that
-        the code uses, where that can be known.
+        A name of this simulator for checkpoints; by default a hash of its code and of everything that the code uses, if
+        all of that can be read.
 
     Examples
     --------
     >>> def step(state, action, rng):
     ...     if action == 0:
-    ...         return 0, 1.0, int(rng.random() < 0.6)  # stay: earns, and may hurt
+    ...         return 0, 1.0, int(rng.random() < 0.6)  # stay: has reward, and may do damage
     ...     return 1, 0.0, 0
     >>> sampler = FunctionSampler(step, 2, 2, terminal=[1], max_damage=1)
     >>> from almostsure.learn import learn_minimal_budget
@@ -269,7 +270,7 @@ class FunctionSampler:
             raise ModelError(f"terminal states must lie in 0 … {self.num_states - 1}; got {outside[0]}")
 
     def actions(self, state: int) -> npt.ArrayLike:
-        """The ids of the actions that a state has; a terminal one has one."""
+        """The ids of the actions of a state; a terminal state has one."""
         return [0] if state in self.terminal else action_row(self._actions, state)
 
     def sample(self, states: Ints, actions: Ints, rng: np.random.Generator) -> tuple[list[Any], list[Any], list[Any]]:
@@ -290,14 +291,11 @@ class FunctionSampler:
                 state=state,
                 action=action,
             )
-        next_state, reward, damage = result
-        return next_state, reward, damage
-
-
-# ---------------------------------------------------------------------- pieces
+        return result[0], result[1], result[2]
 
 
 def _whole(values: npt.NDArray[Any], least: int, most: int) -> npt.NDArray[np.bool_]:
+    """Which values are integers in a range."""
     good: npt.NDArray[np.bool_] = (values >= least) & (values <= most)
     if values.dtype.kind == "f":
         good &= values == np.floor(values)
