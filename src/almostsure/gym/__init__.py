@@ -6,7 +6,7 @@ others: see :mod:`almostsure.gym.envs.registration`.
 
 from almostsure.gym.damage import BudgetObservation, DamageTracker, VectorBudgetObservation, VectorDamageTracker
 from almostsure.gym.envs.model_env import ModelEnv, ModelVectorEnv, to_gymnasium
-from almostsure.gym.envs.ready import Ready, damage_of, ready
+from almostsure.gym.envs.ready import Ready, ready
 from almostsure.gym.envs.registration import environment_names, register
 from almostsure.gym.shielded import ShieldedEnv
 from almostsure.gym.shielded_vector import ShieldedVectorEnv
@@ -25,7 +25,6 @@ __all__ = [
     "TensorBoardSink",
     "VectorBudgetObservation",
     "VectorDamageTracker",
-    "damage_of",
     "environment_names",
     "read_ledger",
     "ready",

@@ -213,7 +213,7 @@ def damage_where_needed(guard: Guard, env: Any) -> Damage | None:
         return None if isinstance(guard.space, MDP) else damage
     if not isinstance(table, Mapping):
         return None
-    rows, own = _of_table(table, damage), _of_model(guard.mdp)
+    rows, own = _of_table(table, known_damage(env.unwrapped)), _of_model(guard.mdp)
     transitions = np.unique(_numbers(guard.mdp, own.state, own.action, own.after, own.damage)) // 256
     agrees = not (~_possible(guard.mdp, rows) & _may_be_played(guard.mdp, guard, rows)).any()
     return damage if agrees and np.unique(transitions).size < transitions.size else None

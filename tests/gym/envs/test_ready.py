@@ -8,11 +8,8 @@ import pytest
 
 import almostsure as asure
 from almostsure.errors import UnknownName
-from almostsure.gym import (
-    DamageTracker,
-    damage_of,
-    ready,
-)
+from almostsure.gym import DamageTracker, ready
+from almostsure.model import known_damage
 
 OTHERS = [
     ("FrozenLake-v1", {}, 0),
@@ -51,10 +48,10 @@ def test_errors_for_unknown_environments_list_the_known_ones():
 
 def test_damage_functions_work_in_from_gymnasium():
     env = gymnasium.make("CliffWalking-v1")
-    mdp = asure.from_gymnasium("CliffWalking-v1", damage_of(env))
+    mdp = asure.from_gymnasium("CliffWalking-v1", known_damage(env))
     assert mdp == ready("CliffWalking-v1").mdp
-    tracked = DamageTracker(env, damage_of(env))
+    tracked = DamageTracker(env, known_damage(env))
     tracked.reset(seed=0)
     assert tracked.step(1)[4]["damage"] == 1
-    hole = damage_of(gymnasium.make("FrozenLake-v1"))
+    hole = known_damage(gymnasium.make("FrozenLake-v1"))
     assert [hole(4, 2, 5, 0, True), hole(14, 2, 15, 1, True)] == [1, 0]

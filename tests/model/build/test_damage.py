@@ -3,12 +3,24 @@
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.wrappers import (
+    NormalizeReward,
+    RecordEpisodeStatistics,
+    TimeLimit,
+    TransformObservation,
+    TransformReward,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from almostsure.errors import AlmostSureError, ModelError, UnknownName
-from almostsure.model.build.damage import RULES, DamageRule, damage_of
+from almostsure.model.build.damage import DamageRule, damage_of, known_damage
 from almostsure.model.build.tables import from_gymnasium
+
+
+class Logger(gymnasium.Wrapper):
+    def step(self, action):
+        return self.env.step(action)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +75,7 @@ def test_comparisons_of_each_number(sign, below, equal, above, at):
 
 
 def test_errors_show_the_invalid_part_and_the_rule():
-    with pytest.raises(ModelError, match=r"or be one of FrozenLake, CliffWalking, Taxi; got 'rewards'\.$"):
+    with pytest.raises(ModelError, match=r"'2 if reward<0, 5 if terminated'; got 'rewards'\.$"):
         DamageRule("rewards")
     with pytest.raises(ModelError, match=r"got 'rewards' of 'terminated, 3 if rewards'\.$"):
         DamageRule("terminated, 3 if rewards")
@@ -89,14 +101,36 @@ def test_a_rule_is_shown_as_it_was_written():
 
 
 def test_known_environments_need_no_rule():
-    assert damage_of(gymnasium.make("Taxi-v4"), None).text == RULES["Taxi"]
-    assert damage_of(gymnasium.make("Taxi-v4"), "CliffWalking").text == RULES["CliffWalking"]
+    assert damage_of(gymnasium.make("Taxi-v4"), None).text == "reward<=-10"
     assert damage_of(gymnasium.make("FrozenLake-v1"), "terminated").text == "terminated"
     with pytest.raises(ModelError, match=r"Blackjack-v1 does not define damage\. Pass damage=, a rule such as"):
         damage_of(gymnasium.make("Blackjack-v1"), None)
 
 
-@pytest.mark.parametrize("damage", [None, "FrozenLake", RULES["FrozenLake"], DamageRule(RULES["FrozenLake"])])
+def test_the_known_damage_is_not_read_from_what_a_wrapper_may_have_changed():
+    cliff, lake = gymnasium.make("CliffWalking-v1"), gymnasium.make("FrozenLake-v1")
+    fall = (36, 1, 36, -100.0, False)
+    for env in (TimeLimit(RecordEpisodeStatistics(cliff), 5), TransformObservation(cliff, lambda s: s, None)):
+        assert known_damage(env)(*fall) == 1
+    for env in (TransformReward(cliff, lambda r: r / 100), NormalizeReward(cliff), Logger(cliff)):
+        name = type(env).__name__
+        with pytest.raises(ModelError, match=rf"CliffWalkingEnv is determined by its rewards, which {name} may change"):
+            known_damage(env)(*fall)
+    mirrored = TransformObservation(lake, lambda s: 15 - s, None)
+    with pytest.raises(ModelError, match=r"by its observations, which TransformObservation may .*\(DamageTracker\(env"):
+        known_damage(mirrored)(4, 1, 5, 0.0, True)
+    assert known_damage(TransformReward(lake, lambda r: -r))(4, 1, 5, 0.0, True) == 1
+    assert from_gymnasium(TransformReward(cliff, lambda r: 0.0)) == from_gymnasium(cliff)  # by the table
+
+
+def test_a_class_of_the_same_name_is_another_environment():
+    class TaxiEnv(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
+
+    assert known_damage(TaxiEnv()) is None
+
+
+@pytest.mark.parametrize("damage", [None, "terminated and reward<=0", DamageRule("terminated and reward<=0")])
 def test_from_gymnasium_accepts_rules(damage):
     by_function = from_gymnasium("FrozenLake-v1", lambda s, a, s2, r, terminated: int(terminated and r == 0))
     assert from_gymnasium("FrozenLake-v1", damage) == by_function

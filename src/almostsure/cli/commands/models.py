@@ -10,7 +10,7 @@ from almostsure.cli.maps import draw_maps, terrain
 from almostsure.cli.output import MOST, described, emit, facts, heading, next_step, say, table
 from almostsure.cli.task import Task, about_model
 from almostsure.errors import AlmostSureError
-from almostsure.model.build.damage import RULES
+from almostsure.model.build.damage import TOYS
 from almostsure.model.build.examples import description, example, example_names
 from almostsure.model.show.describe import facts as model_facts
 
@@ -46,7 +46,7 @@ def _list() -> None:
             ("map.txt", "a map drawn as text, with --constants slip=0.1,step_reward=-1 if wanted"),
             (
                 "gym:FrozenLake-v1",
-                f"an environment with a transition table; needs --damage RULE, except for {', '.join(RULES)}",
+                f"an environment with a transition table; needs --damage RULE, except for {', '.join(TOYS)}",
             ),
         ]
     )

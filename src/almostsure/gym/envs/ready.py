@@ -93,7 +93,9 @@ def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
         found = getattr(env.unwrapped, "mdp", None)
         if isinstance(found, MDP):
             return Ready(make=partial(make_environment, name, **make_kwargs), mdp=found, damage=None, state_of=None)
-        damage = damage_of(env)
+        damage = known_damage(env.unwrapped)
+        if damage is None:
+            raise _unknown(env_id)
         make = partial(make_tracked, name, damage, **make_kwargs)
         return Ready(make=make, mdp=from_gymnasium(env, damage), damage=damage, state_of=None)
     finally:
@@ -105,31 +107,10 @@ def make_tracked(name: str, damage: Damage, **make_kwargs: Any) -> gymnasium.Env
     return DamageTracker(make_environment(name, **make_kwargs), damage)
 
 
-def damage_of(env: gymnasium.Env[Any, Any]) -> Damage:
-    """The damage function of one of Gymnasium's toy environments, for :func:`almostsure.from_gymnasium`.
-
-    Parameters
-    ----------
-    env
-        FrozenLake, CliffWalking or Taxi, perhaps wrapped.
-
-    Examples
-    --------
-    >>> damage = damage_of(gymnasium.make("CliffWalking-v1"))
-    >>> damage(36, 1, 36, -100.0, False)
-    1
-    """
-    damage = known_damage(env.unwrapped)
-    if damage is None:
-        raise _unknown(type(env.unwrapped).__name__ if env.spec is None else env.spec.id)
-    return damage
-
-
 def _unknown(name: str) -> UnknownName:
     """The error for an environment that is not known, with the ids of those that are."""
-    listed = {key: str(spec.entry_point).rpartition(":")[2] for key, spec in gymnasium.registry.items()}
-    toys = [key for key, kind in listed.items() if kind in KNOWN]
-    own = [key for key in listed if key.startswith("almostsure/")]
+    toys = [key for key, spec in gymnasium.registry.items() if str(spec.entry_point) in KNOWN]
+    own = [key for key in gymnasium.registry if key.startswith("almostsure/")]
     return UnknownName(
         "ready environment",
         name,

@@ -11,15 +11,7 @@ A condition compares ``reward``, ``state``, ``action`` or ``next_state`` with a 
 ``==`` or ``!=``, or is ``terminated``.  ``and`` combines conditions, ``not`` negates one.  Rules are never executed as
 code.
 
-Rules for the toy environments of Gymnasium:
-
->>> for name, rule in RULES.items():
-...     print(f"{name:<13} {rule}")
-FrozenLake    terminated and reward<=0
-CliffWalking  reward<=-100
-Taxi          reward<=-10
-
-They are the defaults of these environments (:func:`known_damage`).
+Gymnasium's toy environments need no rule: :func:`known_damage` has theirs.
 """
 
 from __future__ import annotations
@@ -29,20 +21,13 @@ import operator
 import re
 from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from almostsure.errors import ModelError, UnknownName
+from almostsure.model.build.environment import layers, wrapper_that_changes
 
-RULES = MappingProxyType(
-    {
-        "FrozenLake": "terminated and reward<=0",  # falling into a hole, with the usual rewards
-        "CliffWalking": "reward<=-100",  # falling off the cliff
-        "Taxi": "reward<=-10",  # an illegal pick-up or drop-off
-    }
-)
 TOLD = ("damage", "cost")  # the keys of damage in the info of an environment
 Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (state, action, next state, reward, terminated)
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -102,22 +87,22 @@ def takes_an_outcome(function: Callable[..., Any]) -> bool:
 
 
 def damage_function(damage: Any) -> Damage:
-    """The damage function given as a function of an outcome, a rule, or the name of a rule in ``RULES``."""
+    """The damage function given as a function of an outcome, or as a rule."""
     if isinstance(damage, str):
-        return DamageRule(RULES.get(damage, damage))
+        return DamageRule(damage)
     if not callable(damage) or not takes_an_outcome(damage):
         raise ModelError(f"damage must be a function of ({', '.join(PARAMETERS)}), in this order; got {damage!r}")
     return damage  # type: ignore[no-any-return]
 
 
 def damage_of(env: Any, damage: Damage | str | None) -> Damage:
-    """The damage of an environment: the given one, or the known one."""
-    found = known_damage(env) if damage is None else damage_function(damage)
+    """The damage of an environment's transition table: the given one, or the known one."""
+    found = known_damage(env.unwrapped) if damage is None else damage_function(damage)
     if found is None:
         name = type(env.unwrapped).__name__ if env.spec is None else env.spec.id
         raise ModelError(
             f"{name} does not define damage. Pass damage=, a rule such as damage='reward<=-10' or damage='terminated', "
-            f"the name of one ({', '.join(RULES)}), or a function of ({', '.join(PARAMETERS)})."
+            f"or a function of ({', '.join(PARAMETERS)})."
         )
     return found
 
@@ -125,13 +110,14 @@ def damage_of(env: Any, damage: Damage | str | None) -> Damage:
 def known_damage(env: Any) -> Damage | None:
     """The default damage of Gymnasium's toy-text environments; None for others.
 
-    ==============  ===================================================================
-    FrozenLake      1 for falling into a hole
-    CliffWalking    1 for falling off the cliff
-    Taxi            1 for an illegal pick-up or drop-off
-    ==============  ===================================================================
+    ==============  ==========================================  =================================
+    FrozenLake      1 for falling into a hole                   by the map
+    CliffWalking    1 for falling off the cliff                 by the rule ``reward<=-100``
+    Taxi            1 for an illegal pick-up or drop-off        by the rule ``reward<=-10``
+    ==============  ==========================================  =================================
 
-    An environment that reports damage itself (a DamageTracker) has no default: the result is None.
+    An environment that reports damage itself (a DamageTracker) has no default: the result is None.  If a wrapper may
+    change the rewards or observations that decide, the result is a function that raises ModelError.
 
     Parameters
     ----------
@@ -145,13 +131,21 @@ def known_damage(env: Any) -> Damage | None:
     >>> damage(36, 1, 36, -100.0, False), damage(36, 0, 24, -1.0, False)
     (1, 0)
     """
-    layer = env
-    while layer is not env.unwrapped:
-        if type(layer).__name__ == "DamageTracker":
-            return None
-        layer = layer.env
-    make = KNOWN.get(type(env.unwrapped).__name__)
-    return None if make is None else make(env.unwrapped)
+    kind = type(env.unwrapped)
+    make = KNOWN.get(f"{kind.__module__}:{kind.__name__}")
+    if make is None or any(type(layer).__name__ == "DamageTracker" for layer in layers(env)):
+        return None
+    damage = make(env.unwrapped)
+    part = "reward" if isinstance(damage, DamageRule) else "observation"
+    wrapper = wrapper_that_changes(env, part)
+    return damage if wrapper is None else partial(_refuse, f"{kind.__name__} is determined by its {part}s", wrapper)
+
+
+def _refuse(what: str, wrapper: str, *outcome: Any) -> int:
+    raise ModelError(
+        f"the damage of {what}, which {wrapper} may change. Put DamageTracker of almostsure.gym inside it: "
+        f"{wrapper}(DamageTracker(env, known_damage(env)))."
+    )
 
 
 def check_reset(info: dict[str, Any], *keys: str) -> None:
@@ -167,11 +161,13 @@ def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, termina
 
 # The results must be pickled with environments, so they are not lambdas.
 KNOWN: dict[str, Callable[[Any], Damage]] = {
-    # From the map, not from the reward as in RULES: a lake can be made with other rewards.
-    "FrozenLakeEnv": lambda lake: partial(_into_hole, frozenset(np.flatnonzero(lake.desc.ravel() == b"H").tolist())),
-    "CliffWalkingEnv": lambda _: DamageRule(RULES["CliffWalking"]),
-    "TaxiEnv": lambda _: DamageRule(RULES["Taxi"]),
+    "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv": lambda lake: partial(
+        _into_hole, frozenset(np.flatnonzero(lake.desc.ravel() == b"H").tolist())
+    ),
+    "gymnasium.envs.toy_text.cliffwalking:CliffWalkingEnv": lambda _: DamageRule("reward<=-100"),
+    "gymnasium.envs.toy_text.taxi:TaxiEnv": lambda _: DamageRule("reward<=-10"),
 }
+TOYS = tuple(path.rpartition(":")[2].removesuffix("Env") for path in KNOWN)
 
 
 def _part(text: str, whole: str) -> tuple[int, list[_Condition]]:
@@ -207,6 +203,6 @@ def _holds(condition: _Condition, values: dict[str, Any]) -> bool:
 def _not_understood(text: str, whole: str) -> ModelError:
     where = "" if text == whole else f" of {whole!r}"
     return ModelError(
-        f"a damage rule must read like 'reward<=-10', 'terminated and reward<=0' or '2 if reward<0, 5 if terminated', "
-        f"or be one of {', '.join(RULES)}; got {text!r}{where}."
+        "a damage rule must read like 'reward<=-10', 'terminated and reward<=0' or '2 if reward<0, 5 if terminated'; "
+        f"got {text!r}{where}."
     )

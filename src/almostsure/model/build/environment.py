@@ -22,6 +22,15 @@ SKIPPING = {  # wrappers of Gymnasium around which damage cannot be counted, and
     "MaxAndSkipObservation": "every step",
     "DictInfoToList": "infos as a dictionary",
 }
+CHANGING = {  # wrappers of Gymnasium with a step of their own, and what they may change; others change nothing
+    "AtariPreprocessing": ("observation", "reward"),
+    "FrameStackObservation": ("observation",),
+    "MaxAndSkipObservation": ("observation", "reward"),
+    "NormalizeReward": ("reward",),
+    "RepeatAction": ("reward",),
+    "TimeAwareObservation": ("observation",),
+}
+BASES = {"Wrapper": "", "ActionWrapper": "action", "ObservationWrapper": "observation", "RewardWrapper": "reward"}
 HIDING = SKIPPING | {"StickyAction": "which action is played", "DelayObservation": "the present state"}
 
 
@@ -90,6 +99,24 @@ def layers(env: Any) -> Iterator[Any]:
     while isinstance(env, (gymnasium.Wrapper, gymnasium.vector.VectorWrapper)):
         yield env
         env = env.env
+
+
+def wrapper_that_changes(env: Any, *parts: str) -> str | None:
+    """The outermost wrapper that may change actions, observations or rewards (``parts``), by name; None if none may.
+
+    Wrappers with a step of their own may change everything, except for Gymnasium's.
+    """
+    for layer in layers(env):
+        kind = next(kind for kind in type(layer).__mro__ if "step" in vars(kind))
+        if kind.__module__ == "gymnasium.core":
+            changed: tuple[str, ...] = (BASES[kind.__name__],)
+        elif kind.__module__.startswith("gymnasium."):
+            changed = CHANGING.get(kind.__name__, ())
+        else:
+            changed = parts
+        if any(part in changed for part in parts):
+            return type(layer).__name__
+    return None
 
 
 def check_layers(env: Any, who: str, hiding: Mapping[str, str] = HIDING, *, around: bool = True) -> None:
