@@ -199,7 +199,7 @@ def test_a_fault_leaves_what_was_there(kind: Callable[[], Kind], event: Callable
             except (FileError, MemoryError) as error:
                 failed = error
         assert (failed is None) == (fault.calls < number), "a fault went unnoticed"
-        assert not isinstance(failed, FileError) or "What was there before is unchanged" in str(failed)
+        assert not isinstance(failed, FileError) or "Any earlier file is unchanged" in str(failed)
         assert not beside(path)
         if fault.calls < number:
             assert read(path) == wanted

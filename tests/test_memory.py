@@ -1,4 +1,4 @@
-"""How much memory can be had."""
+"""The available memory, and refusing runs that need more."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_no_container(tmp_path, monkeypatch):
 def test_refusing():
     memory.require(1, "nothing", "")
     with pytest.raises(
-        NotEnoughMemory, match=r"all of it needs about 1048576.0 GiB of memory; .* can be had. Give up."
+        NotEnoughMemory, match=r"all of it needs about 1048576.0 GiB of memory; .* is available. Give up."
     ):
         memory.require(2**50, "all of it", "Give up.")
 

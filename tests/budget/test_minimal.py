@@ -356,7 +356,7 @@ def test_an_interrupted_save_keeps_the_old_file(minimal, named, tmp_path, monkey
 
     for failure, seen, message in (
         (KeyboardInterrupt("now"), KeyboardInterrupt, "now"),
-        (OSError(28, "No space left on device"), FileError, "No space left on device. What was there before is"),
+        (OSError(28, "No space left on device"), FileError, "No space left on device. Any earlier file is unchanged"),
     ):
 
         def fail(file, failure=failure):

@@ -183,7 +183,7 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(monkeypatch):
     mdp = garnet(5000, damage_rate=0.1)
     monkeypatch.setattr(memory, "available", lambda: 100_000)
     monkeypatch.setattr("almostsure.budget.compiled.engine.solve_levels", None)
-    message = r"k\* of 59,\d{3} outcomes needs about \d+ MiB of memory; 0 MiB can be had\. Close other programs"
+    message = r"k\* of 59,\d{3} outcomes needs about \d+ MiB of memory; 0 MiB is available\. Close other programs"
     with pytest.raises(NotEnoughMemory, match=message):
         minimal_budget(mdp)
     with pytest.raises(MemoryError, match="needs about"):

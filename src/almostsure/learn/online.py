@@ -44,8 +44,7 @@ from almostsure.arguments import as_python, check_budget, count, names_right_wor
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
-from almostsure.crew import uninterrupted
-from almostsure.errors import ArgumentError, ModelError
+from almostsure.errors import ArgumentError, ModelError, uninterrupted
 from almostsure.files import check_fingerprint, file_name, load_tensors, must_hold, save_tensors
 from almostsure.learn.bounds import Confidence, delta_bought, unit
 from almostsure.learn.counts import UNKNOWN, Counts, Unknown
