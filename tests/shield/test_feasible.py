@@ -198,13 +198,13 @@ def test_invalid_policies(shield: Shield, policy: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ([-1, 0, 1, 0], "reaches state 0 'start', and says nothing about it"),
-        ([None, 0, 1, 0], "reaches state 0 'start', and says nothing about it"),
-        (np.zeros((4, 3)), "says nothing about it"),
-        ({}, "says nothing about it"),
-        ({0: 1}, "reaches state 1 'ledge', and says nothing"),
-        ({(0, 2): 1, (1, 1): 0}, "reaches state 1 'ledge' with 2 left, and says nothing"),
-        (lambda s: None, "says nothing about it"),
+        ([-1, 0, 1, 0], "reaches state 0 'start', where it is undefined"),
+        ([None, 0, 1, 0], "reaches state 0 'start', where it is undefined"),
+        (np.zeros((4, 3)), "where it is undefined"),
+        ({}, "where it is undefined"),
+        ({0: 1}, "reaches state 1 'ledge', where it is undefined"),
+        ({(0, 2): 1, (1, 1): 0}, "reaches state 1 'ledge' with 2 left, where it is undefined"),
+        (lambda s: None, "where it is undefined"),
     ],
 )
 def test_policies_that_are_undefined_at_reachable_pairs(shield: Shield, policy: Any, message: str) -> None:
