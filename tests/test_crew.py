@@ -1,4 +1,4 @@
-"""Crews of this machine: results in order, workers that die, Ctrl-C."""
+"""Crews on this machine: results in order, workers that die, Ctrl-C."""
 
 import os
 import signal

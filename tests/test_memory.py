@@ -29,7 +29,7 @@ def test_a_container_limit_counts(cgroup):
     assert memory.available() == 5 * GIB
 
 
-def test_pages_of_mapped_files_can_be_had_back(cgroup):
+def test_the_page_cache_counts_as_available(cgroup):
     cgroup(8 * GIB, 7 * GIB, cached=6 * GIB)
     assert memory.available() == 7 * GIB
 
@@ -65,7 +65,7 @@ def test_refusing():
 
 
 @pytest.mark.parametrize(("size", "text"), [(0, "0 MiB"), (5 * 2**20, "5 MiB"), (3 * GIB // 2, "1.5 GiB")])
-def test_sizes_as_people_read_them(size, text):
+def test_sizes_as_text(size, text):
     assert memory.show(size) == text
 
 

@@ -1,4 +1,4 @@
-"""After ``python -m almostsure.warm`` nobody waits for a compiler."""
+"""After ``python -m almostsure.warm`` nothing is compiled any more."""
 
 import pkgutil
 import sys
@@ -14,7 +14,7 @@ from almostsure.model.build.grid import grid_family
 
 @pytest.fixture(scope="module")
 def compiled():
-    """The kernels that are compiled, from the moment when all of them should be."""
+    """The names of kernels that are compiled after ``warm``."""
     from numba.core import event
 
     warm.main()
@@ -58,7 +58,7 @@ def test_nothing_is_compiled_any_more(call, compiled):
 
 
 def kernels():
-    """The kernels of the package by name, but for those that Numba copies into others."""
+    """The kernels of the package by name, except those that Numba inlines."""
     for module in pkgutil.walk_packages(asure.__path__, "almostsure."):
         for name, value in vars(sys.modules.get(module.name, warm)).items():
             is_kernel = hasattr(value, "py_func") and value.py_func.__module__ == module.name
@@ -69,6 +69,8 @@ def kernels():
 def test_every_kernel_is_compiled(compiled):
     found = dict(kernels())
     assert len(found) > 100
-    called = {name for kernel in found.values() for name in kernel.py_func.__code__.co_names}  # parts of their callers
+    called = {
+        name for kernel in found.values() for name in kernel.py_func.__code__.co_names
+    }  # compiled with their callers
     alone = {name: kernel for name, kernel in found.items() if name.rpartition(".")[2] not in called}
     assert [name for name, kernel in alone.items() if not is_compiled(kernel)] == []
