@@ -254,7 +254,7 @@ def show(row: Row) -> str:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="leave out what takes long")
+    parser.add_argument("--quick", action="store_true", help="leave out long cases")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these cases only; 'cold' is one")
     parser.add_argument("--models", type=Path, metavar="DIR", help=f"a folder with {', '.join(PRISM)}")
     parser.add_argument("--huge", action="store_true", help="also a 3000 × 3000 grid: 10⁸ outcomes, 24 GiB")

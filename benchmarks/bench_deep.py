@@ -19,7 +19,7 @@ from almostsure.gym.deep import deep_learners
 from almostsure.learn.comparison.compare import Comparison, compare
 
 MODEL, BUDGET = "hazard-map", 3
-ENOUGH = 0.9  # of the assured optimum: what shielded agents must return
+ENOUGH = 0.9  # shielded agents must return at least this share of the assured optimum
 
 
 def main() -> int:

@@ -72,7 +72,7 @@ def main() -> int:
         if outcome != TestOutcome.SURVIVED:
             print(f"{output[-2000:]}\nthe tests must pass before anything is changed; they do not: {WATCHED}")
             return 1
-        longest = time.monotonic() - start  # seconds; a mutant whose tests take longer than all of them runs for ever
+        longest = time.monotonic() - start  # seconds; a mutant whose tests take longer has an endless loop
         print(f"     {longest:6.0f} s  they pass", flush=True)
         for number, mutant in enumerate(mutants, 1):
             if time.monotonic() - start > 60 * given.minutes:

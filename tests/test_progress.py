@@ -144,4 +144,4 @@ def test_long_runs_of_the_engine_show_their_levels_and_memory(monkeypatch):
     shown = terminal.getvalue()
     assert "minimal budgets" in shown
     assert "states settled" in shown
-    assert "of memory beside the model" in shown
+    assert "of memory in addition to the model" in shown

@@ -1,4 +1,4 @@
-"""Validates users' arguments: numbers are never rounded, and errors about wrong argument names name the right one."""
+"""Validates users' arguments: numbers are never rounded, and wrong argument names are answered with the right ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -108,15 +109,12 @@ def whole(name: str, value: object) -> int:
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
-        raise ArgumentError(f"{name} must be a whole number; got {value!r}")
-    try:
-        number = int(value)  # type: ignore[call-overload]
-    except (OverflowError, ValueError):  # ∞, NaN
-        raise ArgumentError(f"{name} must be a whole number; got {value!r}") from None
-    if number != value:
-        raise ArgumentError(f"{name} must be a whole number; got {value!r}")
-    return int(number)
+    if not isinstance(value, bool) and isinstance(value, Real):
+        with suppress(OverflowError, ValueError):  # ∞, NaN
+            number: int = int(value)  # type: ignore[call-overload]
+            if number == value:
+                return number
+    raise ArgumentError(f"{name} must be a whole number; got {value!r}")
 
 
 def count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:

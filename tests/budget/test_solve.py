@@ -87,8 +87,8 @@ def test_arguments_after_the_model_are_keywords(two_states):
         (([0, 0, 0], [0, 0, 1], [0, 1, 1], [0.5, 0.5, 1], [0, 0, 0], [1, 0, 4]), {"terminal": [1]}, [4, 0]),
     ],
     ids=[
-        "only an end", "rests for ever", "hurts for ever", "cycle", "cycle that hurts", "unreachable part",
-        "several damages to one successor", "waits, then is hurt", "may be hurt any number of times", "pays to get out",
+        "only an end", "endless rest", "endless damage", "cycle", "cycle with damage", "unreachable part",
+        "several damages to one successor", "waits, then damage", "damage any number of times", "damage to get out",
     ],
 )  # fmt: skip
 def test_tiny_models(columns, options, expected, backend):

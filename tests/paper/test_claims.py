@@ -165,7 +165,7 @@ BREAKS = [
     ("experiment_1_assured", experiments, "BUDGET", 4),
     ("experiment_1_expected", experiments, "DAMAGE_PROBABILITY", {1: 0.5, 2: 0.6}),
     ("experiment_2_assured", experiments, "DAMAGE_PROBABILITY", {1: 1.0, 2: 0.5}),
-    ("experiment_2_assured", experiments, "negative_binomial", lambda hurts: experiments.geometric(5)),
+    ("experiment_2_assured", experiments, "negative_binomial", lambda p: experiments.geometric(5)),
     ("experiment_2_expected", experiments, "DAMAGE_PROBABILITY", {1: 1.0, 2: 0.5}),
     ("experiment_2_damage", experiments, "LIMITS", (1.0, 2.0)),
 ]  # fmt: skip
@@ -251,7 +251,7 @@ def test_the_searches_are_right_on_a_known_model():
 def test_outcomes_too_rare_to_see_or_to_sample():
     rows = [(0, 0, 1, 1 - 1e-12, 1, 0), (0, 0, 1, 1e-12, 0, 255), (0, 1, 1, 1, 0, 0)]
     mdp = asure.from_transitions(*zip(*rows, strict=True), terminal=[1])
-    for seed in range(4):  # some of the policies play the action that hurts once in 10¹² times
+    for seed in range(4):  # some of the policies play the action that does damage once in 10¹² times
         assert paper.check("Lemma 1", mdp, seed=seed).passed
     claim = paper.check("Remark 1", mdp)
     assert claim.passed

@@ -83,7 +83,7 @@ FORMS: dict[str, Any] = {
     "array": np.array([0, 0, 1, 0], np.uint8),
     "names": ["jump", "jump", "climb", "jump"],
     "layers": [[0, 0, 1, 0], [0, 0, 1, 0]],
-    "silent where it never gets": [0, -1, None, 0],
+    "undefined where unreachable": [0, -1, None, 0],
     "matrix": np.eye(3)[[0, 0, 1, 0]],
     "layers of matrices": np.eye(3)[[[0, 0, 1, 0], [0, 0, 1, 0]]],
     "mapping": {"start": "jump", 3: 0},

@@ -88,27 +88,27 @@ class Explanation:
     @property
     def headline(self) -> str:
         """The answer in one sentence."""
-        who = self._state(self.state)
+        subject = self._state(self.state)
         if self.action is not None:
-            who = f"{self._action(self.action)} at {who}"
+            subject = f"{self._action(self.action)} at {subject}"
         if self.needs == 0:
-            return f"{who} needs 0: the agent can avoid all damage from there."
+            return f"{subject} needs 0: the agent can avoid all damage from there."
         origin = self.mdp.origin
         doubt = f",{origin.if_positive}" if origin.is_bound else ""
         if self.needs < INFINITE:
             return (
-                f"{who} needs {origin.at_most(self.needs)}: nature can force {self.needs} damage, whatever the agent "
-                f"does afterwards{doubt}."
+                f"{subject} needs {origin.at_most(self.needs)}: nature can force {self.needs} damage, whatever the "
+                f"agent does afterwards{doubt}."
             )
         if self.is_unknown:
             where = self._state(self.steps[-1].state if self.steps else self.state)
-            return f"what {who} needs is unknown: the learned model does not know enough from {where} on."
+            return f"what {subject} needs is unknown: the learned model does not know enough from {where} on."
         if self.cap is not None:
             return (
-                f"{who} needs more than {self.cap}, the cap: nature can force more, whatever the agent does "
+                f"{subject} needs more than {self.cap}, the cap: nature can force more, whatever the agent does "
                 f"afterwards{doubt}."
             )
-        return f"{who} needs ∞: no finite budget suffices, nature can force damage for ever{doubt}."
+        return f"{subject} needs ∞: no finite budget suffices, nature can force damage for ever{doubt}."
 
     @property
     def is_unknown(self) -> bool:
@@ -143,9 +143,9 @@ class Explanation:
         state, action = self._state, self._action
         others = ", ".join(f"{action(a)} needs {self.show(k)}" for a, k in step.others[:6])
         others += ", …" if len(step.others) > 6 else ""
-        hurt = f"damage {step.damage}" if step.damage else "no damage"
+        harm = f"damage {step.damage}" if step.damage else "no damage"
         needs = f"needs {self.show(step.needs)}" + (f"; {others}" if others else "")
-        return f"{state(step.state)}: {action(step.action)} ({needs}) → {state(step.next_state)}, {hurt}"
+        return f"{state(step.state)}: {action(step.action)} ({needs}) → {state(step.next_state)}, {harm}"
 
 
 def explain(minimal: MinimalBudget, state: int | str | Mapping[str, Any], action: int | str | None) -> Explanation:

@@ -138,7 +138,7 @@ def _run(support: Support, cap: int, backend: str) -> tuple[Answer, str]:
 
     needed = estimate(support)
     require(needed, f"k* of {support.num_outcomes:,} outcomes", "Close other programs, or use a larger machine.")
-    notice = f"{support.num_outcomes:,} outcomes; about {show(needed)} of memory beside the model"
+    notice = f"{support.num_outcomes:,} outcomes; about {show(needed)} of memory in addition to the model"
     with Bar("minimal budgets", support.num_states, notice=notice) as bar:
 
         def report(level: int, settled: int) -> None:

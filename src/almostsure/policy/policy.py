@@ -328,12 +328,12 @@ class Policy:
         result = np.zeros(self.mdp.num_actions)
         result[self.mdp.actions(state)] = self.shares(state, layer)
         if not result.any():
-            left = "" if self.budget is None else f" with {remaining} left"
-            remedy = (
-                "" if self.budget is None else ". solve_policy covers what the start can reach; everywhere=True, all"
-            )
+            where, remedy = self.mdp.describe_state(state), ""
+            if self.budget is not None:
+                where += f" with {remaining} left"
+                remedy = ". solve_policy covers the pairs that the start can reach, and all with everywhere=True"
             raise NoSafeAction(
-                f"the policy is undefined at {self.mdp.describe_state(state)}{left}{remedy}",
+                f"the policy is undefined at {where}{remedy}",
                 state=state,
                 remaining=remaining,
             )

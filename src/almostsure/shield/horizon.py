@@ -95,7 +95,7 @@ class HorizonShield:
         """The shield for episodes of at most ``steps`` steps, which allows more if that is less than the horizon."""
         return self if steps >= self.horizon else HorizonShield(self.minimal.at(steps))
 
-    # ------------------------------------------------------------------ what is allowed
+    # ------------------------------------------------------------------ look-ups
 
     @names_right_word
     def allowed(self, state: int | str, remaining: int, steps_left: int) -> npt.NDArray[np.int64]:

@@ -106,7 +106,7 @@ class MonitoredShield:
         result.guard = self.guard.within(steps)
         return result
 
-    # ------------------------------------------------------------------ what is allowed
+    # ------------------------------------------------------------------ look-ups
 
     def allowed(self, state: int | str, *carried: Any) -> npt.NDArray[np.int64]:
         """The ids of the actions that are safe, ascending; there is at least one."""
@@ -168,12 +168,12 @@ class MonitoredShield:
 
     def _after(self, run: Run, actions: Numbers, after: Numbers, reported: Any) -> Run:
         state, *carried, memory = run
-        told = self._outcomes.damages(state, actions, after, reported)  # of the base; raises if a step is impossible
+        damages = self._outcomes.damages(state, actions, after, reported)  # of the base; raises at impossible steps
         ahead, kept = [column.copy() for column in carried], memory.copy()
         counts = np.flatnonzero((memory != 0) & ~self._is_over[state])
         if counts.size:
             place = self._at(state[counts], memory[counts])
-            target, damage = self._follow(place, actions[counts], after[counts], told[counts])
+            target, damage = self._follow(place, actions[counts], after[counts], damages[counts])
             inner = (place, *(column[counts] for column in carried))
             _, *values = self.guard.after(inner, actions[counts], target, damage)
             for column, value in zip(ahead, values, strict=True):

@@ -120,7 +120,7 @@ class Shield:
     def __reduce__(self) -> tuple[Any, ...]:
         return Shield, (self.minimal,)
 
-    # ------------------------------------------------------------------ what is allowed
+    # ------------------------------------------------------------------ look-ups
 
     @names_right_word
     def allowed(self, state: int | str, remaining: int) -> npt.NDArray[np.int64]:
@@ -385,7 +385,7 @@ class Shield:
 
         return export_c(self, path, budget, name=name)
 
-    # ------------------------------------------------------------------ look-ups
+    # ------------------------------------------------------------------ tables and errors
 
     def _ready_table(self) -> Table:
         if self._table is None:

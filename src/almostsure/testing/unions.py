@@ -123,8 +123,8 @@ def random_union(
     onward = rng.random(choice.size) < rng.choice(ONWARD, models)[model]
     last = first[model + 1] - 1
     target = np.where(onward, np.minimum(owner + 1, last), rng.integers(first[model], last + 1))
-    hurts = rng.random(choice.size) < rng.choice(DAMAGE_RATES, models)[model]
-    damage = np.where(hurts, rng.choice(damages, choice.size), 0)
+    damaging = rng.random(choice.size) < rng.choice(DAMAGE_RATES, models)[model]
+    damage = np.where(damaging, rng.choice(damages, choice.size), 0)
     reward = rng.choice(rewards, choice.size)
     ended = is_terminal[owner]
     target[ended], damage[ended], reward[ended] = owner[ended], 0, 0.0

@@ -74,7 +74,7 @@ def _solve(support: Support, *, cap: int, report: Report) -> Answer:
 
 
 def estimate(support: Support) -> int:
-    """The peak memory of a run in bytes, beside the model, if level 0 settles almost nothing (measured)."""
+    """The peak memory of a run in bytes, without the model, if level 0 settles almost nothing (measured)."""
     states, choices, outcomes = support.num_states, support.num_choices, support.num_outcomes
     width = np.dtype(_index(support)).itemsize
     is_wide = support.successor.dtype.itemsize > np.dtype(index_dtype(states)).itemsize
@@ -314,7 +314,7 @@ class _Compact:
             rank=rank,
             filed=np.full(2 * states, parts.NOWHERE, index),
             card=np.empty(2 * choices, index),
-            hurt=np.empty(choices, np.uint8),
+            harm=np.empty(choices, np.uint8),
             due=np.full(parts.BUCKETS, parts.NOWHERE, index),
         )
         self.scratch = Scratch(

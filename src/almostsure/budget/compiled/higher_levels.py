@@ -36,7 +36,7 @@ from almostsure.kernels import njit
 @njit(cache=True, borrows=True, nogil=True)
 def file_witnesses(board, num_doomed):
     """File every choice of the compact game under the witness that is likely to stay bad for the most levels."""
-    choice_ptr, outcome_ptr, outcome, _, value, rank, filed, card, hurt, due = board
+    choice_ptr, outcome_ptr, outcome, _, value, rank, filed, card, harm, due = board
     for s in range(1, num_doomed + 1):
         for c in range(choice_ptr[s], choice_ptr[s + 1]):
             witness = np.int64(NOWHERE)
@@ -53,7 +53,7 @@ def file_witnesses(board, num_doomed):
             t = np.int64(outcome[witness] >> DAMAGE_BITS)
             d = outcome[witness] & DAMAGE_MASK
             card[2 * c + 1] = s
-            hurt[c] = d
+            harm[c] = d
             if t == 0:
                 card[2 * c], due[d] = due[d], c
             else:
@@ -69,7 +69,7 @@ def collect(board, queue, level, events, first, last):
     (an event) or under a queued state.  If such a choice has no other witness, its state is queued, with the tentative
     value.
     """
-    _, outcome_ptr, outcome, reached, value, rank, filed, card, hurt, due = board
+    _, outcome_ptr, outcome, reached, value, rank, filed, card, harm, due = board
     queued = 0
     source = first - last - 1  # first the choices that are due, then the events, then the growing queue
     while source < queued:
@@ -102,7 +102,7 @@ def collect(board, queue, level, events, first, last):
                         continue
                     # a damage-free witness must have died earlier, since two states must not justify each other
                     if v + d > level and (d > 0 or v != INFINITE or rank[t] < rank[s]):
-                        hurt[c] = d
+                        harm[c] = d
                         if v < level:  # settled before, so it is known when the witness falls due
                             at = (v + d) % BUCKETS
                             card[2 * c], due[at] = due[at], c
@@ -147,7 +147,7 @@ def decide(board, scratch, next_rank, queued, level):
     A suspect relies on its first good choice, and registers with the suspects that this leads to; the bad choices
     before it are filed.  A suspect without a good choice dies and notifies its watchers, which resume their search.
     """
-    choice_ptr, outcome_ptr, outcome, reached, value, rank, filed, card, hurt, due = board
+    choice_ptr, outcome_ptr, outcome, reached, value, rank, filed, card, harm, due = board
     relies, watchers, pool_next, pool_choice, queue, dead = scratch
     num_dead = woken = pooled = 0
     for i in range(queued):
@@ -166,12 +166,12 @@ def decide(board, scratch, next_rank, queued, level):
                     if j == end:
                         break
                     t = np.int64(outcome[j] >> DAMAGE_BITS)
-                    hurt[c] = outcome[j] & DAMAGE_MASK
+                    harm[c] = outcome[j] & DAMAGE_MASK
                     if value[t] < level:
-                        at = (np.int64(value[t]) + np.int64(hurt[c])) % BUCKETS
+                        at = (np.int64(value[t]) + np.int64(harm[c])) % BUCKETS
                         card[2 * c], due[at] = due[at], c
                     else:
-                        at = 2 * t + (hurt[c] > 0)
+                        at = 2 * t + (harm[c] > 0)
                         card[2 * c], filed[at] = filed[at], c
                 c += 1
             if c == last:
@@ -206,7 +206,7 @@ def decide(board, scratch, next_rank, queued, level):
 @njit(cache=True, borrows=True, nogil=True, inline="always")
 def settle(board, scratch, queued, level, events, first, last):
     """Schedule the choices filed under states of value ``level``; returns the number of suspects that survived."""
-    value, filed, card, hurt, due = board.value, board.filed, board.card, board.hurt, board.due
+    value, filed, card, harm, due = board.value, board.filed, board.card, board.harm, board.due
     watchers, queue = scratch.watchers, scratch.queue
     count = 0
     for i in range(first - last, queued):
@@ -218,7 +218,7 @@ def settle(board, scratch, queued, level, events, first, last):
             filed[2 * t + 1] = NOWHERE
             while c != NOWHERE:
                 following = np.int64(card[2 * c])
-                at = (level + np.int64(hurt[c])) % BUCKETS
+                at = (level + np.int64(harm[c])) % BUCKETS
                 card[2 * c], due[at] = due[at], c
                 c = following
     return count

@@ -98,7 +98,7 @@ class Board(NamedTuple):
     rank: Ints  # [states]
     filed: Ints  # [2 · states], the first choices filed under a state: with damage-free witnesses, with damaging ones
     card: Ints  # [2 · choices], the next choice in the same list, and the state of the choice
-    hurt: npt.NDArray[np.uint8]  # [choices], the damage of the witness
+    harm: npt.NDArray[np.uint8]  # [choices], the damage of the witness
     due: Ints  # [BUCKETS], the first choice that falls due at a level
 
 

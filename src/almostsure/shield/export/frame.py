@@ -81,8 +81,8 @@ def state_number(name: str | None = None, /, **values: object) -> int:
     wanted: Any = name
     if values or name is None:
         if name is not None or not values or values.keys() != names().variables.keys():
-            told = ", ".join(names().variables) or "none, for this model has no variables"
-            raise TypeError(f"give a name, or a value for every variable: {told}")
+            known = ", ".join(names().variables) or "none, for this model has no variables"
+            raise TypeError(f"give a name, or a value for every variable: {known}")
         wanted = tuple(values[variable] for variable in names().variables)
     state = _numbers().get(wanted)
     if state is None:
