@@ -1,13 +1,13 @@
-"""Continuous environments: how fast upper budgets are proved, how tight they are, and how they hold.
+"""Continuous environments: how fast upper budgets are proved, how tight they are, and whether they hold.
 
     python benchmarks/bench_abstract.py [solve | play | tighten | bound | enclose]
 
-``solve`` prints CPU seconds without compilation, the memory and the share of proved cells, beside what SCOTS 0.2 takes
+``solve`` prints CPU seconds without compilation, the memory and the share of proved cells, and the seconds of SCOTS 0.2
 (g++ -O3, measured on the machine of docs/benchmarks.md).  ``play`` plays random allowed actions in Gymnasium's own
-vector of CartPoles, and 10⁵ episodes of MountainCar by its policy; it fails if a pole falls or a car is late.
-``tighten`` shows what cutting cells into pieces gives, and what it costs.  ``bound`` proves that no car starting at
-−0.6 arrives within 100 steps, whatever it plays.  ``enclose`` compares a million random steps of each of Gymnasium's
-environments with their enclosures.
+vector of CartPoles, and 10⁵ episodes of the MountainCar policy; it fails if a pole falls or a car is late.  ``tighten``
+shows the gain and the cost of cutting cells into pieces.  ``bound`` proves that no policy brings a car from −0.6 to the
+goal within 100 steps.  ``enclose`` compares a million random steps of each of Gymnasium's environments with their
+enclosures.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ def play_cart_pole(steps: int, copies: int = 20_000) -> int:
 
 
 def car_step(position: Any, velocity: Any, actions: Any) -> tuple[Any, Any]:
-    """Gymnasium's MountainCar, for many cars at once."""
+    """A step of Gymnasium's MountainCar, for many cars at once."""
     velocity = np.clip(velocity + (actions - 1) * 0.001 + np.cos(3 * position) * (-0.0025), -0.07, 0.07)
     position = np.clip(position + velocity, -1.2, 0.6)
     return position, np.where((position <= -1.2) & (velocity < 0), 0.0, velocity)
 
 
 def play_mountain_car(episodes: int) -> int:
-    """The proved policy in many cars, whose steps are those of Gymnasium to the last bit or nearly so."""
+    """The proved policy in many cars, whose steps are equal to Gymnasium's up to rounding."""
     env: Any = gymnasium.make("MountainCar-v0").unwrapped
     env.reset(seed=0)
     rng = np.random.default_rng(0)
@@ -142,7 +142,7 @@ def play_gymnasium_car(episodes: int) -> int:
 
 
 def tighten() -> int:
-    """Cells cut into pieces: the hull of their images tends to the exact one, which no other form can beat."""
+    """Cut cells into pieces: the hull of their images tends to the exact one, which is the tightest possible."""
     car = Grid((-1.201, -0.0701), (0.601, 0.0701), (300, 200))
     pole = Grid((-2.4, -1.6, -0.2094, -1.8), (2.4, 1.6, 0.2094, 1.8), (24, 24, 32, 32))
     cases = (
@@ -172,7 +172,7 @@ def tighten() -> int:
 
 @nb.njit(cache=True)
 def spread(images: Images, width: int, reached: Any, after: Any) -> bool:
-    """Mark all cells that cells of a block may lead to; whether the goal is among them.  Two coordinates."""
+    """Mark all cells that cells of a block may lead to; returns whether the goal is among them.  Two coordinates."""
     ended = np.iinfo(images.counts.dtype).max
     for row in range(reached.shape[0]):
         for k in range(width):
@@ -188,7 +188,7 @@ def spread(images: Images, width: int, reached: Any, after: Any) -> bool:
 
 
 def bound(start: float = -0.6, cells: tuple[int, int] = (6_000, 2_800), planes: int = 120) -> int:
-    """Everything that MountainCar may have reached after t steps, for every sequence of actions at once."""
+    """The cells that MountainCar may have reached after t steps, for all sequences of actions at once."""
     grid = Grid((-1.201, -0.0701), (0.601, 0.0701), cells, names=("position", "velocity"))
     model = asure.abstract("MountainCar-v0", grid, pattern=[(0,), (1,), (2,)])
     began = time.process_time()
@@ -214,7 +214,7 @@ def bound(start: float = -0.6, cells: tuple[int, int] = (6_000, 2_800), planes: 
 
 
 def enclose(count: int = 1_000_000) -> int:
-    """Random points and actions: the next state of the environment lies in the enclosure, or this raises."""
+    """Check for random points and actions that the next state of the environment lies in the enclosure."""
     rng = np.random.default_rng(0)
     for name in ("CartPole-v1", "MountainCar-v0", "Pendulum-v1", "swing-up"):
         model = asure.abstract(name)

@@ -1,9 +1,9 @@
-"""Learners in continuous environments, inside the shield and beside their rivals.
+"""Learners in continuous environments: inside the shield, and without it.
 
     python benchmarks/bench_abstract_learners.py [--steps N] [--seeds S …] [--only TASK …]
 
-MaskablePPO inside the shield and, with the same network and settings, plain PPO, PPO-Lagrangian and Sauté PPO.  It
-fails if a shielded run overspends.
+MaskablePPO inside the shield and, with the same network and settings, plain PPO, PPO-Lagrangian and Sauté PPO.  The
+benchmark fails if a shielded run overspends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PENALTY = 10.0  # of Sauté, per step while overspent
 
 
 class Task(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment that says its damage, and pays for following a target that moves to and fro."""
+    """An environment that reports its damage, with a reward for following a target that moves to and fro."""
 
     def __init__(self, env: Any, *, axis: int, amplitude: float, scale: float, harm: Callable[..., int]) -> None:
         super().__init__(env)
@@ -58,7 +58,7 @@ def cart_pole() -> Any:
 
 
 class Upright(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Pendulum that starts near upright and ends when it leans more than 0.4 radians."""
+    """A pendulum that starts near upright; the episode ends when it leans by more than 0.4 radians."""
 
     def reset(self, **more: Any) -> Any:
         return self.env.reset(**more | {"options": {"x_init": 0.1, "y_init": 0.1}})
@@ -80,7 +80,7 @@ DRIVES = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (1.0, -1.0), (-1.0, 0.0))  # speed
 
 
 def drive(state: Any, action: tuple[float, float]) -> Any:
-    """A unicycle, 0.25 s; walls of a room 6 by 6 stop it."""
+    """A step of 0.25 s of a unicycle in a room of 6 by 6, whose walls stop it."""
     x, y, heading = state
     speed, turn = action
     x, y = x + 0.25 * speed * np.cos(heading), y + 0.25 * speed * np.sin(heading)
@@ -94,7 +94,7 @@ def touches(state: Any) -> Any:
 
 
 class Vehicle(gymnasium.Env[Any, Any]):
-    """Drive through two walls with gaps to the far side; a touch is damage 1, progress is paid."""
+    """Drive through the gaps of two walls to the far side; touching a wall is damage 1, the reward is progress."""
 
     observation_space, action_space = Box(-10, 10, (3,), np.float64), Discrete(len(DRIVES))
 
@@ -164,14 +164,14 @@ TASKS = {
 
 @dataclass
 class Book:
-    """Damage and return of the episodes of a training run."""
+    """The damages and returns of the episodes of a training run."""
 
     returns: list[float] = field(default_factory=list)
     damages: list[int] = field(default_factory=list)
 
 
 class Noting(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Note the true return and damage of every episode, whatever the learner is paid."""
+    """A wrapper that records the true return and damage of all episodes, independent of the learner's reward."""
 
     def __init__(self, env: Any, book: Book) -> None:
         super().__init__(env)
@@ -191,7 +191,7 @@ class Noting(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class Rival(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """What the Lagrangian and Sauté pay; Sauté shows what remains."""
+    """The wrapper with the reward of the Lagrangian or of Sauté; Sauté also shows the remaining budget."""
 
     def __init__(self, env: Any, regime: str, budget: int, price: Price) -> None:
         super().__init__(env)
@@ -226,7 +226,7 @@ class Rival(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class Shown(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Show the target, where there is one, and pass the mask on."""
+    """A wrapper that adds the target to the observation, if there is one, and passes the mask on."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -259,7 +259,7 @@ def next_task(env: Any) -> Task | None:
 
 
 class Raise(BaseCallback):
-    """Let the price of damage learn after each rollout."""
+    """Update the Lagrange multiplier after each rollout."""
 
     def __init__(self, env: Rival) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Tabular learners: violations in ten million shielded training steps, steps per second, and the table of learners.
 
-``--steps`` (10⁷ by default) is the length of each shielded training.  The run fails if any of them violates.
+``--steps`` (10⁷ by default) is the length of each shielded training run.  The benchmark fails after any violation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from almostsure.testing.families import garnet
 
 
 def by_hand(mdp: asure.MDP, budget: int, steps: int) -> float:
-    """Steps per second of what one writes first: a Python loop over one copy, with a shield and a dictionary."""
+    """Steps per second of a simple Python loop over one copy, with a shield and a dictionary."""
     shield, rng = asure.Shield(asure.minimal_budget(mdp)), np.random.default_rng(0)
     values: dict[tuple[int, int, int], float] = {}
     terminal = mdp.is_terminal()
@@ -43,7 +43,7 @@ def by_hand(mdp: asure.MDP, budget: int, steps: int) -> float:
 
 
 def zero_violations(steps: int) -> int:
-    """Train inside exact and learned-consistent shields; returns how many episodes overspent in all."""
+    """Train inside exact and learned-consistent shields; returns the number of overspent episodes."""
     sparse = garnet(2_500, 4, 3, seed=1, damage_rate=0.02)
     cases = [
         ("hazard-map", asure.example("hazard-map"), 3, 0.1),
@@ -77,7 +77,7 @@ def zero_violations(steps: int) -> int:
 
 
 def optimists(steps: int) -> int:
-    """Shields that know nothing at first: every violation must be an outcome never seen before."""
+    """Train inside shields that know nothing at first: every violation must be an outcome not observed before."""
     wrong = 0
     for name, budget in (("hazard-map", 3), ("quicksand", 3), ("archipelago", 6)):
         mdp = asure.example(name)

@@ -1,10 +1,10 @@
-"""The budget engine beside Storm and beside one bare pass over the successors, case by case.
+"""The budget engine, compared with Storm and with one bare pass over the successors, case by case.
 
     python benchmarks/bench_budget.py [--quick] [--only NAME …] [--models DIR] [--json FILE] [--huge]
 
 For each case: seconds to solve (best of several, warm, all levels, k* of states and of choices), the same in bare
 passes (``np.sum`` over the successor array, best of many, in the same run), outcomes per second, the checker in bare
-passes, peak memory beyond the model in bytes an outcome (in a process of its own), and, on the grids and on PRISM
+passes, peak memory beyond the model in bytes per outcome (in a separate process), and, on the grids and on PRISM
 models, Storm's checking time and its ratio to ours.  Values are compared with Storm's; certificates are verified.
 """
 
@@ -33,7 +33,7 @@ from almostsure.model.mdp import MDP, Support
 from almostsure.testing.families import chain, garnet, ladder, rings
 
 PARTS = ("choice_ptr", "outcome_ptr", "successor", "damage")
-PRISM = {  # models of the Quantitative Verification Benchmark Set: constants, what hurts
+PRISM = {  # models of the Quantitative Verification Benchmark Set: constants, damage
     "resource-gathering.pm": ("B=200,GOLD_TO_COLLECT=15,GEM_TO_COLLECT=15", "reward:attacks"),
     "wlan.4.prism": ("COL=0", "reward:collisions"),
     "csma.3-2.prism": (None, "action:cd"),
@@ -53,7 +53,7 @@ class Case:
 
 @dataclass
 class Row:
-    """What one case took."""
+    """The measurements of one case."""
 
     case: str
     outcomes: int
@@ -100,7 +100,7 @@ def cases(models: Path | None) -> Iterator[Case]:
 
 
 def best(*runs: Callable[[], object], seconds: float = 3.0, most: int = 200) -> list[float]:
-    """The shortest of several runs of each, taken in turn so that all see the same load; at least three."""
+    """The shortest of several runs of each, at least three, taken in turn so that the load is the same for all."""
     times = [[float("inf")] for _ in runs]
     until = time.perf_counter() + seconds
     while len(times[0]) < 4 or (time.perf_counter() < until and len(times[0]) <= most):
@@ -148,11 +148,11 @@ def beside_storm(row: Row, mdp: MDP) -> Row:
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------------- in processes of their own
+# ---------------------------------------------------------------------- in separate processes
 
 
 def peak_memory(support: Support) -> float | None:
-    """Bytes an outcome that solving adds to what was resident before, at most."""
+    """The peak of the memory that solving adds, in bytes per outcome."""
     if not os.access("/proc/self/clear_refs", os.W_OK):
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -179,7 +179,7 @@ def child(folder: str) -> None:
 
 
 def mixture(length: int) -> MDP:
-    """A model for which every kernel is needed: long searches at level 0, acyclic parts, and many levels."""
+    """A model that needs all kernels: long searches at level 0, acyclic parts, and many levels."""
     part, tail = garnet(500, damage_rate=0.15), np.random.default_rng(0).permutation(length) + 500
     choice = part.outcome_choices()
     columns = [part.choice_states()[choice], part.choice_action[choice], part.successor, part.damage]
@@ -208,7 +208,7 @@ print(json.dumps(times))
 
 
 def cold_start() -> dict[str, float]:
-    """Seconds of the first run on a machine, compiling everything, and of the first in a later process."""
+    """Seconds of the first run on a machine, with compilation, and of the first run in a later process."""
     code = COLD.replace("from bench_budget import mixture", "exec(open(sys.argv[2]).read())")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "mixture.py").write_text(_mixture_source())
@@ -225,7 +225,7 @@ def cold_start() -> dict[str, float]:
 
 
 def _mixture_source() -> str:
-    """``mixture`` alone: this file imports the kernels, which the cold process must not have done before."""
+    """The source of ``mixture`` alone: this file imports the kernels, which the cold process must not do."""
     import inspect
 
     head = "import numpy as np\nimport almostsure as asure\nfrom almostsure.testing.families import garnet\n"
@@ -254,7 +254,7 @@ def show(row: Row) -> str:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="leave out what takes long")
+    parser.add_argument("--quick", action="store_true", help="leave out long cases")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these cases only; 'cold' is one")
     parser.add_argument("--models", type=Path, metavar="DIR", help=f"a folder with {', '.join(PRISM)}")
     parser.add_argument("--huge", action="store_true", help="also a 3000 × 3000 grid: 10⁸ outcomes, 24 GiB")

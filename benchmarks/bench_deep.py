@@ -1,10 +1,10 @@
-"""MaskablePPO inside the shield beside its rivals: same model, network, settings and seeds.
+"""MaskablePPO inside the shield and five other learners: same model, network, settings and seeds.
 
     python benchmarks/bench_deep.py [--steps N] [--seeds S …] [--only NAME …] [--model M --budget K]
                                     [--csv FILE] [--picture FILE]
 
-Prints the table of docs/deep-agents.md: violations are counted in training and exact in deployment, and so are returns.
-It fails if a shielded run overspends, or closes less than 90 % of the gap between random shielded play and the optimum.
+It prints the table of docs/deep-agents.md: violations and returns are counted in training, and exact in deployment.  It
+fails if a shielded run overspends, or closes less than 90 % of the gap between random shielded play and the optimum.
 With 200,000 steps and three seeds it takes five to six minutes on one core.
 """
 
@@ -19,7 +19,7 @@ from almostsure.gym.deep import deep_learners
 from almostsure.learn.comparison.compare import Comparison, compare
 
 MODEL, BUDGET = "hazard-map", 3
-ENOUGH = 0.9  # of the assured optimum: what shielded agents must return
+ENOUGH = 0.9  # shielded agents must return at least this share of the assured optimum
 
 
 def main() -> int:
@@ -49,7 +49,7 @@ def parse() -> argparse.Namespace:
 
 
 def markdown(result: Comparison) -> str:
-    """One row per learner: means over the seeds, and the range of what decides."""
+    """One row per learner: means over the seeds, with ranges of the most important numbers."""
     titles = ("learner", "training episodes over budget", "return", "P(over budget) deployed", "mean damage")
     lines = [" | ".join(titles), " | ".join(["---"] * len(titles))]
     for name in result.learners:
@@ -74,7 +74,7 @@ def cells(name: str, rows: list[dict[str, Any]]) -> list[str]:
 
 
 def verdict(result: Comparison, arguments: argparse.Namespace) -> int:
-    """Whether the numbers that the documentation promises hold; of short runs and other models, only the safe half."""
+    """Whether the documented claims hold; for short runs and other models only the one about safety."""
     shielded = [row for row in result.rows if row["learner"] == deep_learners["shielded"].name]
     safe = all(row["training_violations"] == 0 and row["deployed_overspend"] == 0 for row in shielded)
     promised = arguments.steps >= 200_000 and (arguments.model, arguments.budget) == (MODEL, BUDGET)

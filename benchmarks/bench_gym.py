@@ -1,8 +1,8 @@
-"""What a shield costs around a Gymnasium environment, beside the bare one in the same run; and ten million steps.
+"""The cost of a shield around a Gymnasium environment, compared with the bare one in the same run; ten million steps.
 
 The peer is the environment itself.  Bare and shielded steps take turns, in vectors with the same random play and its
-resets, and processor time is compared, so that whatever else the machine does meets both.  Then random allowed play in
-every environment that this package makes or has ready: an overspent budget or an empty mask ends the run.
+resets, and processor time is compared, so that the load of the machine affects both.  Then random allowed actions are
+played in all environments of this package: an overspent budget or an empty mask ends the benchmark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from almostsure.shield import Guard
 
 LAKE = "FrozenLake8x8-v1"
 COPIES = 64
-UP = 3  # along the northern shore, where nobody falls: an episode that does not end
+UP = 3  # along the northern shore without falling: an episode that does not end
 TOYS = ("FrozenLake-v1", LAKE, "CliffWalking-v1", "Taxi-v4")
 ROOMS = ("MiniGrid-LavaGapS5-v0", "MiniGrid-LavaGapS7-v0", "MiniGrid-LavaCrossingS9N2-v0", "MiniGrid-DistShift1-v0")
 
@@ -68,7 +68,7 @@ def vector(shield: asure.Shield, mode: AutoresetMode) -> None:
     times: tuple[list[float], list[float]] = [], []
     for _ in range(1000):
         masks = shielded.action_masks()
-        actions = (rng.random(masks.shape) * masks).argmax(axis=1)  # the same for both, so that the same happens
+        actions = (rng.random(masks.shape) * masks).argmax(axis=1)  # the same for both
         for envs, kept in zip((bare, shielded), times, strict=True):
             start = time.process_time()
             envs.step(actions)
@@ -77,7 +77,7 @@ def vector(shield: asure.Shield, mode: AutoresetMode) -> None:
 
 
 def wander(envs: ShieldedVectorEnv, steps: int, rng: np.random.Generator) -> None:
-    """Random allowed actions in every copy."""
+    """Play random allowed actions in all copies."""
     _, infos = envs.reset(seed=0)
     for _ in range(steps // envs.num_envs + 1):
         masks = infos["action_mask"]

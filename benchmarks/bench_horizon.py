@@ -1,16 +1,16 @@
-"""Horizons and risks beside plain sweeps, `solve_policy` and Storm; returns against risk; the simulated risk.
+"""Horizons and risks compared with plain sweeps, `solve_policy` and Storm; return versus risk; the simulated risk.
 
     python benchmarks/bench_horizon.py [horizon] [risk] [function] [simulated] [learners] [--size N] [--json FILE]
 
-Without names, all of them but the last.  Times are processor seconds; of p̄ and of Storm, the best of three.
+Without names, all but the last are run.  Times are processor seconds; for p̄ and Storm, the best of three.
 
-horizon    T = 1,000 on the N×N grid, beside T plain vectorised sweeps of the operator, which it must equal
-risk       p̄ within 1e-8 for Δ = 5, beside `solve_policy` for all states, and beside Storm's Pmin on the unfolded model
-           (if stormpy is installed), which it must equal to 1e-6
-function   `from_function`: outcomes per second beyond the function's own time
-simulated  10⁸ steps of a random agent inside a RiskShield: overspent episodes against the stated risk
-learners   return against risk for archipelago, hazard map and warehouse: the best inside the shield, tabular Q-learning
-           with replays and MaskablePPO, three seeds each, with the exactly evaluated risk; about an hour
+horizon    T = 1,000 on the N×N grid, and T plain vectorised sweeps of the operator, which must give the same values
+risk       p̄ within 1e-8 for Δ = 5, `solve_policy` for all states, and Storm's Pmin on the unfolded model (with
+           stormpy), which must agree to 1e-6
+function   `from_function`: outcomes per second, without the time of the function itself
+simulated  10⁸ steps of a random agent inside a RiskShield: the share of overspent episodes, and the stated risk
+learners   return versus risk for archipelago, hazard map and warehouse: the best policy inside the shield, tabular
+           Q-learning with replays and MaskablePPO, three seeds each, with exactly evaluated risks; about an hour
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LEARNERS, TABULAR_STEPS = ("tabular", "MaskablePPO"), 1_000_000
 
 
 def timed(function: Callable[[], Any], times: int = 1) -> tuple[Any, float]:
-    """What a function returns, and the least time of some calls."""
+    """The result of a function, and the least time of some calls."""
     least = math.inf
     for _ in range(times):
         start = time.process_time()
@@ -94,14 +94,14 @@ def risk(size: int) -> dict[str, Any]:
         import stormpy  # noqa: F401
     except ImportError:
         return row
-    values, storm = storm_pmin(mdp, BUDGET)  # its solution alone: ours begins with the model's arrays
+    values, storm = storm_pmin(mdp, BUDGET)  # only its solution is timed; ours begins with the model's arrays
     row |= {"storm_s": storm, "times_faster": storm / ours}
     row["difference"] = float(np.abs(values - shield.least[BUDGET]).max())
     return row
 
 
 def unfolded(mdp: MDP, budget: int) -> MDP:
-    """The model on (state, remaining), and one state more for the overspent, whose reward is paid on arrival there."""
+    """The model on (state, remaining), with one more state for "overspent"; entering it has reward 1."""
     size, rows = mdp.num_states, budget + 1
     choice = mdp.outcome_choices()
     left = np.arange(rows)[:, None] - mdp.damage.astype(np.int64)
@@ -122,7 +122,7 @@ def unfolded(mdp: MDP, budget: int) -> MDP:
 
 
 def storm_pmin(mdp: MDP, budget: int) -> tuple[np.ndarray, float]:
-    """Pmin of overspending on the unfolded model, by Storm's sound default at 1e-6; its solution alone is timed."""
+    """Pmin of overspending on the unfolded model, by Storm's sound default at 1e-6; only the solution is timed."""
     import stormpy
 
     model = asure.model.to_storm(unfolded(mdp, budget))
@@ -185,19 +185,19 @@ def simulated(size: int, steps: int = 10**8) -> dict[str, Any]:
 
 
 class Case(NamedTuple):
-    """What agents are trained on."""
+    """A model to train on, with the settings of the learners."""
 
     mdp: MDP
     budget: int
     deep_steps: int  # of MaskablePPO
-    exploring: float = 0.9  # the share of its episodes that begin anywhere
-    entropy: tuple[float, float] = (0.1, 0.02)  # its coefficients: more where ending at once looks best for long
-    discount: float = 0.99  # of tabular Q-learning: less where time costs nothing, so that nothing is put off
-    features: np.ndarray | None = None  # what a network sees of the states, where they are not cells of a map
+    exploring: float = 0.9  # the share of its episodes with a random start
+    entropy: tuple[float, float] = (0.1, 0.02)  # its coefficients: larger if ending early is a local optimum
+    discount: float = 0.99  # of tabular Q-learning: smaller if steps cost nothing, so that delays do not pay
+    features: np.ndarray | None = None  # the features of states that are not cells of a map
 
 
 def cases() -> dict[str, Case]:
-    """Models with a budget at which some risk pays."""
+    """Models with a budget at which accepting some risk pays."""
     result = {
         "archipelago": Case(asure.example("archipelago"), 3, 60_000, exploring=0.0, discount=0.98),
         "hazard map": Case(asure.example("hazard-map"), 2, 300_000),
@@ -209,7 +209,7 @@ def cases() -> dict[str, Case]:
 
 
 def one_hot(situations: Sequence[Situation | None]) -> np.ndarray:
-    """The robot's cell, row and column, forklift, load and shelves, each one-hot; all zero once off duty."""
+    """The robot's cell, row and column, forklift, load and shelves, each one-hot; all 0 after the end."""
     parts = [None if at is None else (at.robot, *at.robot, *at[1:]) for at in situations]
     columns = []
     for part in range(6):
@@ -219,7 +219,7 @@ def one_hot(situations: Sequence[Situation | None]) -> np.ndarray:
 
 
 def learners(size: int) -> dict[str, Any]:
-    """Return against risk.  Returns, the best one among them, are those of episodes that are cut after 1,000 steps."""
+    """Return versus risk.  All returns are those of episodes truncated after 1,000 steps."""
     rows: dict[str, Any] = {}
     for name, case in cases().items():
         for limit in RISKS:
@@ -231,13 +231,13 @@ def learners(size: int) -> dict[str, Any]:
 
 
 def best_inside(case: Case, limit: float) -> float:
-    """The best return that the shield allows."""
+    """The best return inside the shield."""
     inside = asure.RiskShield(case.mdp, case.budget, limit).restrict().mdp
     return asure.solve_policy(inside.with_damage(0), asure.AlmostSure(0), horizon=STEPS).value
 
 
 def trained(case: Case, limit: float, who: str, seed: int) -> dict[str, float]:
-    """The exact return and risk of what was learned; a risk above the stated one ends the benchmark."""
+    """The exact return and risk of the learned policy; a risk above the stated one ends the benchmark."""
     mdp, budget = case.mdp, case.budget
     start = time.process_time()
     if who == "tabular":

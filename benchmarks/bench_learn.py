@@ -1,7 +1,7 @@
-"""Learning: how fast outcomes are drawn and counted, how many samples are needed, and how often a promise is broken.
+"""Learning: how fast outcomes are drawn and counted, how many samples are needed, and how often a guarantee fails.
 
-``--repetitions 2000`` (the default) draws that many counts for each line of the study of failures; ``--long`` adds 10⁹
-samples of a model with 10⁴ choices.
+``--repetitions 2000`` (the default) is the number of repetitions for each line of the study of failures; ``--long``
+adds 10⁹ samples of a model with 10⁴ choices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def timed(run: Callable[[], object]) -> float:
 
 
 def by_hand(mdp: asure.MDP, samples: int, seed: int) -> np.ndarray:
-    """What a careful user of NumPy writes: one sorted search for all samples of a choice, then a count."""
+    """Hand-written NumPy: one sorted search for all samples of a choice, then a count."""
     rng = np.random.default_rng(seed)
     counts = np.zeros(mdp.num_outcomes, np.int64)
     for choice in range(mdp.num_choices):
@@ -60,7 +60,7 @@ def speed() -> None:
 
 
 def counting() -> None:
-    """A sampler that costs nothing: what is left is counting."""
+    """The time of counting alone, with a sampler that takes no time."""
     mdp = garnet(2_500, 4, 3, seed=1, damage_rate=0.02)
 
     class Ready:
@@ -102,7 +102,7 @@ def economy() -> None:
 
 
 def doors(count: int, trapped: int) -> asure.MDP:
-    """Doors of which some hurt, each time with probability 0.2: whoever misses one is wrong."""
+    """Doors, some of which do damage with probability 0.2; a learner that misses one of these is wrong."""
     rows = [(0, door, 1, 0.8 if door < trapped else 1.0, 0, 0) for door in range(count)]
     rows += [(0, door, 1, 0.2, 0, 1) for door in range(trapped)]
     return asure.from_transitions(*zip(*rows, strict=True), terminal=[1])
@@ -137,7 +137,7 @@ def failures(repetitions: int) -> None:
 
 def uniform_is_wrong(mdp: asure.MDP, truth: asure.MinimalBudget, each: int, seed: int) -> bool:
     counts = count_outcomes(mdp, each, seed=seed, workers=1)
-    if counts.choice.size == mdp.num_outcomes:  # everything was seen
+    if counts.choice.size == mdp.num_outcomes:  # all outcomes were observed
         return False
     return not np.array_equal(asure.minimal_budget(counts.to_mdp()).of_choice, truth.of_choice)
 

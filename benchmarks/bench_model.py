@@ -1,13 +1,13 @@
-"""Models: building, memory, files, and the time until a newcomer sees something.
+"""Models: building, memory, files, and the time until the first output.
 
     python benchmarks/bench_model.py [--quick]
 
-Each row stands beside what it is compared with, measured in the same run:
+Each row has a comparison that is measured in the same run:
 
-- ``from_transitions`` of shuffled outcomes, beside one ``np.lexsort`` of the same three keys;
-- memory of a model, in bytes an outcome, beside the limit of 24;
-- ``load`` of a memory-mapped file, beside the time to read the file from start to end, and the bytes that it read;
-- ``import almostsure``, beside ``import numpy``;
+- ``from_transitions`` of shuffled outcomes, with one ``np.lexsort`` of the same three keys;
+- memory of a model, in bytes per outcome, with the limit of 24;
+- ``load`` of a memory-mapped file, with the time to read the file from start to end, and the bytes that it read;
+- ``import almostsure``, with ``import numpy``;
 - the first line of the demo, from the start of Python.
 """
 
@@ -43,7 +43,7 @@ def show(what: str, got: str, peer: str, ratio: str) -> None:
 
 
 def building(mdp: asure.MDP) -> None:
-    """``from_transitions`` beside a lexsort."""
+    """``from_transitions``, compared with a lexsort."""
     order = np.random.default_rng(0).permutation(mdp.num_outcomes)
     choice = mdp.outcome_choices()[order]
     keys = mdp.successor[order], mdp.choice_action[choice], mdp.choice_states()[choice]
@@ -55,7 +55,7 @@ def building(mdp: asure.MDP) -> None:
 
 
 def memory(mdp: asure.MDP) -> None:
-    """Bytes an outcome."""
+    """Bytes per outcome."""
     whole = mdp.nbytes / mdp.num_outcomes
     support = mdp.support.successor.itemsize + mdp.support.damage.itemsize
     show("memory of a grid", f"{whole:.1f} B/outcome", "limit: 24", f"{whole / 24:.2f} ×")
@@ -63,7 +63,7 @@ def memory(mdp: asure.MDP) -> None:
 
 
 def files(mdp: asure.MDP) -> None:
-    """``load`` beside reading the file."""
+    """``load``, compared with reading the file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.umb"
         mdp.save(path)
@@ -83,7 +83,7 @@ def files(mdp: asure.MDP) -> None:
 
 
 def bytes_read() -> int:
-    """What this process has read so far, where the system tells."""
+    """The bytes that this process has read so far, if the system tells."""
     try:
         text = Path("/proc/self/io").read_text()
     except OSError:
@@ -92,7 +92,7 @@ def bytes_read() -> int:
 
 
 def starting() -> None:
-    """Import time and the demo's first line."""
+    """The time of the import, and until the demo's first line."""
 
     def cpu(code: str) -> float:
         program = f"import time; start = time.process_time(); {code}; print(time.process_time() - start)"
@@ -119,7 +119,7 @@ def starting() -> None:
 
 
 def main() -> None:
-    """Run everything."""
+    """Run all measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the size")
     mdp = grid_family(316 if parser.parse_args().quick else 1000)

@@ -1,13 +1,13 @@
-"""The assured policy on models of the verification community, beside Storm: same values, same tolerance, same run.
+"""The assured policy on models of the verification community, compared with Storm: same values, tolerance and run.
 
     python benchmarks/bench_models.py --models DIR [--only NAME …]
 
 DIR holds UMB files (or the same compressed, .umb.xz) of the Quantitative Verification Benchmark Set, goals absorbing.
-Random layered graphs without cycles are made here: width 1000, three choices of two outcomes.
-Each runs in processes of its own, ours and Storm's in turn.  Ours is the whole call from loaded arrays: k*, the pairs
-that the start can reach, values and proved bounds.  Storm's is its sound check alone, on the pairs that are safe and
-reachable, without the time to unfold and build them.  CPU seconds, medians of up to five runs; memory is the peak of
-the whole process.
+There are also random layered graphs without cycles: width 1000, three choices of two outcomes.
+Each case runs in separate processes, ours and Storm's in turn.  Ours is the whole call from loaded arrays: k*, the
+pairs that the start can reach, values and proved bounds.  Storm's is its sound check alone, on the pairs that are safe
+and reachable, without the time to unfold and build them.  CPU seconds, medians of up to five runs; memory is the peak
+of the whole process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from storm_policy import measured, unfold
 
 TOLERANCE = 1e-6
-SKIPPED = 77  # the exit code of a benchmark that was not given what it needs
+SKIPPED = 77  # the exit code of a benchmark without its input
 CASES: dict[str, tuple[str, dict[str, str], int]] = {
     "eajs.4": ("eajs.4", {"damage": "localFailure", "reward": "utilityLocal"}, 3),
     "consensus.6": ("consensus.6", {"damage": "c1", "cost": "steps1"}, 1),
@@ -50,7 +50,7 @@ LAYERED = {"100 layers": 100, "1000 layers": 1000}
 
 
 def layered(depth: int, width: int = 1000) -> MDP:
-    """A random graph without cycles: every choice leads to two states of the next layer; budget 2."""
+    """A random acyclic graph: every choice leads to two states of the next layer; budget 2."""
     rng = np.random.default_rng(0)
     states = np.repeat(np.arange(depth * width), 6)
     successor = np.minimum((states // width + 1) * width + rng.integers(width, size=states.size), depth * width)
@@ -61,7 +61,7 @@ def layered(depth: int, width: int = 1000) -> MDP:
 
 
 def ours(mdp: MDP, budget: int) -> dict[str, float]:
-    """Solve once, which may compile, and then measured."""
+    """Solve once, which may compile, and then measure."""
     shield = measured(lambda: asure.minimal_budget(mdp, cap=budget))["cpu"]
     try:
         found = asure.solve_policy(mdp, asure.AlmostSure(budget), tolerance=TOLERANCE)
@@ -109,7 +109,7 @@ def unpacked(folder: Path, stem: str, scratch: Path) -> Path:
         return plain
     target = scratch / plain.name
     if not target.exists():
-        # Little by little: Linux counts the memory of whoever starts a process into its peak.
+        # In small pieces: Linux counts the memory of the parent process into the peak of a child.
         with lzma.open(folder / f"{stem}.umb.xz") as packed, target.open("wb") as whole:
             shutil.copyfileobj(packed, whole)
     return target

@@ -1,16 +1,16 @@
-"""The assured policy beside Storm's sound solver on the unfolded model: same values, same tolerance, same run.
+"""The assured policy, compared with Storm's sound solver on the unfolded model: same values, same tolerance, same run.
 
     python benchmarks/bench_policy.py [--only NAME …] [--seeds N] [--limit SECONDS] [--large] [--peers] [--json FILE]
 
-Each case runs in processes of its own, ours and Storm's in turn, both from the same file of arrays.  Ours is
+Each case runs in separate processes, ours and Storm's in turn, both from the same file of arrays.  Ours is
 ``solve_policy`` with a budget of 5: k*, the pairs (state, remaining) that the start can reach, values, proved bounds
-and a policy.  Storm's is its solution of these pairs alone, without finding them and building the model.  Both are
+and a policy.  Storm's is only its solution of these pairs, without finding them and building the model.  Both are
 medians of up to five runs, after one of ours that may compile.  Memory is the peak of the whole process.  If values
-differ by more than 1e-5 at any of the pairs (relative to values above 1) the run fails.  Storm gets SECONDS of
-processor time, building included, and is then given up.  Models for which no such budget suffices, or with nothing to
-solve, because hardly any state has a value other than 0 and −∞, are replaced by the next seed's.
+differ by more than 1e-5 at any pair (relative to values above 1) the benchmark fails.  Storm is stopped after SECONDS
+of processor time, including building.  Models for which no such budget suffices, or with nothing to solve, because
+almost all states have the value 0 or −∞, are replaced by that of the next seed.
 
-With --peers also mdpsolver and QuantEcon, where they are installed, on the discounted cases: they know no others.
+With --peers also mdpsolver and QuantEcon, if installed, on the discounted cases; they support no others.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from storm_policy import NAMES, load, measured
 
 BUDGET = 5
 TOLERANCE = 1e-6
-SAME = 1e-5  # how far values may differ, relative to values above 1
-TRIVIAL = 0.01  # a model in which fewer pairs than this share have a value to be found is none to measure by
+SAME = 1e-5  # the largest difference of values, relative to values above 1
+TRIVIAL = 0.01  # models are skipped if the share of pairs with a value other than 0 and −∞ is smaller
 HERE = Path(__file__).parent
 
 
@@ -74,7 +74,7 @@ def cases() -> Iterator[Case]:
 
 
 def slippery(n: int, seed: int) -> MDP:
-    """A map on which one may slip to every side, or wait; water hurts only who means to enter it."""
+    """A map with slips to all sides and an action to wait; water only does damage if it is entered on purpose."""
     rng = np.random.default_rng(seed)
     water = rng.random((n, n)) < 0.25
     water[0, 0] = water[-1, -1] = False
@@ -91,7 +91,7 @@ def slippery(n: int, seed: int) -> MDP:
 
 
 def scattered(seed: int) -> MDP:
-    """A random model; one state in a thousand is an end."""
+    """A random model; one state in a thousand is terminal."""
     return garnet(100_000, branching=4, seed=seed, damage_rate=0.02, terminal_rate=0.001)
 
 
@@ -99,7 +99,7 @@ def scattered(seed: int) -> MDP:
 
 
 def prepared(case: Case, seed: int) -> MDP:
-    """The model with the rewards of the case: step costs, or what its choices gain on average."""
+    """The model with the rewards of the case: step costs, or the mean gains of its choices."""
     mdp = case.make(seed)
     owner = mdp.choice_states()[mdp.outcome_choices()]
     ends = mdp.is_terminal()[owner]
@@ -120,13 +120,13 @@ def build(case: Case, seed: int, file: str) -> None:
 
 
 def keep(file: str, **arrays: np.ndarray) -> None:
-    """Write arrays into a file that has others; those that it had by these names are replaced."""
+    """Add arrays to a file; existing ones with the same names are replaced."""
     with np.load(file) as found:
         np.savez(file, **(dict(found) | arrays))
 
 
 def ours(case: Case, file: str) -> None:
-    """Solve for the start, measured; then for every pair, to be compared."""
+    """Solve for the start, measured; then for all pairs, for comparison."""
     from almostsure.plan.assured.layers import solve_layers
 
     mdp, _ = load(file)
@@ -151,7 +151,7 @@ def ours(case: Case, file: str) -> None:
 
 
 def compare(case: Case, seed: int, limit: float, peers: tuple[str, ...]) -> dict[str, object] | None:
-    """What each took, and how far their values differ from ours; None if there is nothing to solve."""
+    """The measurements of all solvers, and the differences of their values from ours; None if nothing is to solve."""
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/model.npz"
         child = [sys.executable, __file__, "--child", case.name, str(seed), file]
@@ -170,7 +170,7 @@ def compare(case: Case, seed: int, limit: float, peers: tuple[str, ...]) -> dict
 
 
 def _json(command: list[str], limit: float | None) -> dict[str, float] | None:
-    """The last line that a command prints; None if it ran out of processor time."""
+    """The last line of a command's output; None if it ran out of processor time."""
 
     def hold() -> None:
         if limit is not None:
@@ -185,7 +185,7 @@ def _json(command: list[str], limit: float | None) -> dict[str, float] | None:
 
 
 def difference(bounds: np.ndarray, values: np.ndarray) -> float:
-    """How far values are from the middle of the bounds, relative to those above 1, where there are any."""
+    """The largest distance of values from the middle of the bounds, relative to values above 1."""
     (lower, upper), values = bounds[:, ~np.isnan(values)], values[~np.isnan(values)]
     if np.isnan(lower).any() or (np.isneginf(lower) != np.isneginf(values)).any():
         return float("inf")

@@ -1,7 +1,7 @@
-"""Masks per second: ``shield.mask`` beside the loop-free NumPy that one would write by hand.
+"""Masks per second: ``shield.mask``, compared with hand-written vectorised NumPy.
 
-The peer does what a careful user does: one table of k* by state and action, and ``table[states] <= remaining``,
-then a check that no row is empty.  Both give the same masks, or the run fails.
+The peer has a table of k* by state and action, and computes ``table[states] <= remaining``, then checks that no row is
+empty.  Both must give the same masks, or the benchmark fails.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Simulation: steps per second on the 12×12 hazard map, compiled and plain, beside a loop over Gymnasium steps.
+"""Simulation: steps per second on the 12×12 hazard map, compiled and plain, compared with a loop over Gymnasium steps.
 
     python benchmarks/bench_simulate.py [--quick]
 
-The policy is the assured one for a budget of 3.  Compiling is excluded from the rates and shown on its own; plain,
-compiled with one thread and with all cores give the same numbers, or the run fails.
+The policy is the assured one for a budget of 3.  Compilation is excluded from the rates and shown separately.  Plain
+simulation, and compiled with one thread and with all cores, must give the same numbers, or the benchmark fails.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def timed(name, play):  # type: ignore[no-untyped-def]
 
 
 def gymnasium_loop(mdp, policy, episodes):  # type: ignore[no-untyped-def]
-    """The same episodes as one would write them by hand."""
+    """The same episodes by a hand-written loop."""
     env = asure.to_gymnasium(mdp)
     lengths = []
     for episode in range(episodes):

@@ -1,9 +1,9 @@
-"""Discounted returns inside the shield by general solvers for MDPs, on the model with the budget unfolded into states.
+"""Discounted returns inside the shield by general MDP solvers, on the model with the budget unfolded into the states.
 
     python benchmarks/peers_policy.py NAME FILE.npz BUDGET DISCOUNT     one run, prints one line of JSON
 
-NAME is ``mdpsolver`` or ``quantecon``; each is optional, and imported only when it is asked for.  Both maximise
-discounted returns only.  As for Storm, unsafe choices are left out beforehand, and only the solution is measured.
+NAME is ``mdpsolver`` or ``quantecon``; each is optional, and only imported on request.  Both only maximise discounted
+returns.  As for Storm, unsafe choices are left out beforehand, and only the solution is measured.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from storm_policy import load, unfold
 
 TOLERANCE = 1e-6
-Solver = Callable[[MDP, float], tuple[np.ndarray, float, float]]  # values, seconds of wall and of processor
+Solver = Callable[[MDP, float], tuple[np.ndarray, float, float]]  # values, wall seconds, processor seconds
 
 
 def by_quantecon(model: MDP, discount: float) -> tuple[np.ndarray, float, float]:

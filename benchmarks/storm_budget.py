@@ -1,9 +1,9 @@
-"""k* by Storm, as somebody who knows Storm well would compute it: the peer of ``bench_budget.py``.
+"""k* by Storm, as an experienced user would compute it: the peer of ``bench_budget.py``.
 
-Storm answers "from which states can *bad* be avoided for certain?" by a graph search (``prob0E``).  To use that,
-every damaging outcome is led through a relay state, one for each pair of successor and damage.  At level L a relay
-is *bad* if what it costs, d + v(s'), is not known to be at most L, and an exit otherwise; whoever can avoid bad has
-v ≤ L.  One search a level; levels at which no relay changes are skipped.
+Storm computes the states from which *bad* states can surely be avoided by a graph search (``prob0E``).  To use it,
+every damaging outcome passes through a relay state, one per pair of successor and damage.  At level L a relay is *bad*
+if its cost, d + v(s'), is not known to be at most L, and an exit otherwise.  States that can avoid bad relays have
+v ≤ L.  There is one search per level; levels at which no relay changes are skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from almostsure.model.storm.write import to_storm
 
 @dataclass(frozen=True, kw_only=True)
 class StormRun:
-    """What Storm found, and how long which part took, in seconds."""
+    """Storm's result, and the seconds of each part."""
 
     of_state: np.ndarray
     levels: int
@@ -48,7 +48,7 @@ def with_relays(mdp: MDP) -> tuple[MDP, np.ndarray, np.ndarray]:
 
 
 def solve_by_storm(mdp: MDP) -> StormRun:
-    """All levels of k*, by one graph search each."""
+    """All levels of k*, by one graph search per level."""
     from stormpy.datastructures import BitVector
     from stormpy.developer import perform_prob01_min
 

@@ -1,11 +1,11 @@
-"""The best return inside the shield by Storm, as somebody who knows Storm well would compute it: the budget is
-unfolded into the states, of which those are left that the start can reach without being unsafe (for nothing), and
-Storm's sound solver does the rest.
+"""The best return inside the shield by Storm, as an experienced user would compute it: the budget is unfolded into the
+states, of which only the safe ones that the start can reach are kept (not measured), and Storm's sound solver does the
+rest.
 
     python benchmarks/storm_policy.py FILE.npz BUDGET DISCOUNT      prints one line of JSON
 
-The file holds a model's arrays, its start and of_choice.  With DISCOUNT 1 all rewards are costs, until a terminal
-state is reached.
+The file has a model's arrays, its start and of_choice.  With DISCOUNT 1 all rewards are costs, until a terminal state
+is reached.
 """  # noqa: D205
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from almostsure.plan.assured.engine import Engine
 from almostsure.plan.assured.explore import Graph
 
 NAMES = ("choice_ptr", "choice_action", "outcome_ptr", "successor", "probability", "reward", "damage")
-RUNS, ENOUGH = 5, 10.0  # how often something is measured, and after how many seconds no more
+RUNS, ENOUGH = 5, 10.0  # the number of measurements, and the seconds after which no more are made
 
 
 def load(file: str) -> tuple[MDP, Ints]:
-    """The model of a file, and what its choices need."""
+    """The model of a file, and the needs of its choices."""
     found = np.load(file)
     mdp = MDP(Arrays(**{name: found[name] for name in NAMES}), initial=(found["initial"], np.ones(1)))
     return mdp, found["of_choice"] if "of_choice" in found else np.zeros(0, np.int64)
 
 
 def measured(work: Callable[[], object]) -> dict[str, float]:
-    """Seconds that work takes, of the clock and of the processor: the median of some runs."""
+    """The wall and processor seconds of some work: the median of some runs."""
     walls: list[float] = []
     cpus: list[float] = []
     while len(walls) < RUNS and sum(walls) < ENOUGH:
@@ -49,9 +49,9 @@ def measured(work: Callable[[], object]) -> dict[str, float]:
 
 
 def unfold(mdp: MDP, of_choice: Ints, budget: int, sign: float) -> tuple[MDP, Ints]:
-    """The shielded model on the pairs (state, remaining) that can be reached, the start first.
+    """The shielded model on the reachable pairs (state, remaining), the start first.
 
-    Also the pairs as remaining · states + state.  Rewards are multiplied by the sign.
+    Rewards are multiplied by the sign.  Also returns the pairs as numbers, remaining · states + state.
     """
     start = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
     engine = Engine(mdp, of_choice, budget, start, 1.0)
@@ -79,21 +79,21 @@ def unfold(mdp: MDP, of_choice: Ints, budget: int, sign: float) -> tuple[MDP, In
 
 
 def breadth_first(graph: Graph, start: int) -> Ints:
-    """The pairs in the order in which Storm would number them: its sweeps go through them in this order."""
+    """The pairs in the order in which Storm would number them, which is the order of its sweeps."""
     offset = graph.entry_ptr[graph.ptr].astype(np.int64)
     links = csr_array((np.ones(graph.target.size, np.int8), graph.target.astype(np.int64), offset))
     return breadth_first_order(links, start, return_predecessors=False).astype(np.int64)
 
 
 def ranges(begin: Ints, end: Ints) -> Ints:
-    """The numbers begin … end − 1 of several ranges, one after the other."""
+    """The numbers begin … end − 1 of several ranges, concatenated."""
     begin, end = begin.astype(np.int64), end.astype(np.int64)
     length = end - begin
     return np.arange(int(length.sum())) + np.repeat(end - np.cumsum(length), length)
 
 
 def offsets(ptr: Ints, at: Ints) -> Ints:
-    """Where ranges begin once they follow one another."""
+    """The offsets of concatenated ranges."""
     length = ptr[at + 1].astype(np.int64) - ptr[at].astype(np.int64)
     return np.concatenate([[0], np.cumsum(length)]).astype(np.int32)
 

@@ -1,7 +1,7 @@
-"""Run benchmarks, keep what they print, and write docs/benchmarks.md from it.
+"""Run benchmarks, store their output, and write docs/benchmarks.md from it.
 
-Without arguments the page is written from the results that are kept; ``--run budget policy`` runs these first,
-``--run all`` all of them, and what follows ``--`` goes to the benchmarks.
+Without arguments the page is written from the stored results; ``--run budget policy`` runs these benchmarks first,
+``--run all`` all of them, and arguments after ``--`` are passed to the benchmarks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RESULTS = BENCHMARKS / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
 
 APPENDIX = ROOT / "docs" / "benchmarks-raw.md"
-SKIPPED = 77  # the exit code of a benchmark that was not given what it needs
+SKIPPED = 77  # the exit code of a benchmark without its input
 
 HEAD = """\
 # Benchmarks
@@ -43,13 +43,13 @@ NUMBER = r"(?:[-−]?[\d,.]+(?:e[-+]?\d+)?|[-−]?inf|–)"
 
 
 class Summary(NamedTuple):
-    """A table of a benchmark: what it is about, its columns, and the pattern of the lines that are its rows."""
+    """A table of a benchmark: the text above it, its columns, and the pattern of its rows in the output."""
 
     about: str
     columns: tuple[str, ...]
     row: str
-    order: tuple[int, ...] = ()  # of the pattern's groups, if it is not that of the columns
-    under: str = ""  # pattern of a line above the rows, whose group is their first cell
+    order: tuple[int, ...] = ()  # the group of the pattern for each column, if not in order
+    under: str = ""  # the pattern of a line above the rows; its group is their first cell
 
 
 SUMMARIES = {
@@ -125,16 +125,16 @@ SUMMARIES = {
         )
     ],
 }
-DROPPED = ("share of the gap closed",)  # columns of a printed Markdown table that say little
+DROPPED = ("share of the gap closed",)  # columns of printed Markdown tables that are left out
 
 
 def names() -> list[str]:
-    """Of all benchmarks: budget, policy and so on."""
+    """The names of all benchmarks: budget, policy and so on."""
     return sorted(path.stem.removeprefix("bench_") for path in BENCHMARKS.glob("bench_*.py"))
 
 
 def run(name: str, arguments: list[str]) -> int:
-    """Run one benchmark, show what it prints, and keep it if it ends well; its exit code."""
+    """Run one benchmark, show its output, and store it if it succeeds; returns its exit code."""
     command = ["python", f"benchmarks/bench_{name}.py", *arguments]
     lines = [f"$ {' '.join(command)}", f"# {machine()}"]
     print(*lines, sep="\n")
@@ -150,7 +150,7 @@ def run(name: str, arguments: list[str]) -> int:
 
 
 def machine() -> str:
-    """In one line, without anything private."""
+    """A line about the machine, without anything private."""
     cores, today = os.cpu_count(), datetime.date.today()
     return f"{today}, {cores} cores, {platform.machine()}, Python {platform.python_version()}"
 
@@ -162,19 +162,19 @@ def title(name: str) -> str:
 
 
 def kept(name: str) -> str:
-    """What a benchmark printed, or nothing."""
+    """The stored output of a benchmark, or ""."""
     path = RESULTS / f"{name}.txt"
     return path.read_text("utf-8").rstrip() if path.is_file() else ""
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; whatever is a number stands to the right."""
+    """A Markdown table; all columns but the first are aligned to the right."""
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def rows_of(summary: Summary, text: str) -> list[tuple[str, ...]]:
-    """The rows of a table, each with the group of the line that it stands under."""
+    """The rows of a table, each with the group of the line above it."""
     rows = []
     for match in re.finditer(summary.row, text, re.MULTILINE):
         above = re.findall(summary.under, text[: match.start()], re.MULTILINE) if summary.under else []
@@ -183,7 +183,7 @@ def rows_of(summary: Summary, text: str) -> list[tuple[str, ...]]:
 
 
 def tables(name: str) -> Iterator[str]:
-    """The tables of a benchmark, each with a sentence above it."""
+    """The tables of a benchmark, each with the sentence above it."""
     text = kept(name)
     for summary in SUMMARIES.get(name, []):
         rows = rows_of(summary, text)
@@ -198,7 +198,7 @@ def tables(name: str) -> Iterator[str]:
 
 
 def page() -> str:
-    """The page of tables, from the results that are kept."""
+    """The page of tables, from the stored results."""
     parts = [HEAD]
     for name in names():
         found = list(tables(name))
@@ -208,14 +208,14 @@ def page() -> str:
 
 
 def appendix() -> str:
-    """The page of what was printed."""
+    """The page of the unchanged output."""
     parts = [RAW]
     parts += [f"## {title(name)}\n\n```text\n{kept(name)}\n```\n" for name in names() if kept(name)]
     return "\n".join(parts)
 
 
 def main() -> None:
-    """Run what was asked for, then write the page."""
+    """Run the requested benchmarks, then write the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", nargs="+", metavar="NAME", default=[], help="benchmarks to run first, or all")
     own, _, extra = " ".join(sys.argv[1:]).partition(" -- ")
@@ -227,9 +227,9 @@ def main() -> None:
     print(f"wrote {os.path.relpath(PAGE, ROOT)}")
     skipped = [name for name, code in codes.items() if code == SKIPPED]
     if skipped:
-        print(f"skipped, since they need what they say above; their results are those of before: {', '.join(skipped)}")
+        print(f"skipped, since their input is missing (see above); earlier results are kept: {', '.join(skipped)}")
     if failed := [name for name, code in codes.items() if code not in (0, SKIPPED)]:
-        sys.exit(f"failed, and the results are not kept: {', '.join(failed)}")
+        sys.exit(f"failed, and the results are not stored: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Print a Python that almostsure runs on: the one named as argument, or else the first suitable one found.
-# A command may exist and still not run (pyenv's shims do that), so each candidate is asked for its version.
+# Print a suitable Python for almostsure: the one given as argument, or else the first one found.
+# A command may exist but not run (such as pyenv's shims), so each candidate is run to check its version.
 set -eu
 
 suitable() {

@@ -1,4 +1,4 @@
-"""Markdown extension: formulas become MathML while the site is built, so that it needs no script from elsewhere."""
+"""Markdown extension: converts formulas to MathML when the site is built, so that it needs no external script."""
 
 import html
 import re
@@ -12,7 +12,7 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>',
 
 
 class ToMathML(Postprocessor):
-    """Replaces what pymdownx.arithmatex marked; browsers draw MathML themselves."""
+    """Replaces the formulas that pymdownx.arithmatex marks; browsers render MathML."""
 
     def run(self, text: str) -> str:
         """The page with its formulas as MathML."""
@@ -20,7 +20,7 @@ class ToMathML(Postprocessor):
 
 
 class MathML(Extension):
-    """Registers the replacement, after everything else has put its HTML back."""
+    """Registers the replacement, after all other postprocessors."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
         """Called by Markdown."""
@@ -34,5 +34,5 @@ def _to_mathml(match: re.Match[str]) -> str:
 
 
 def makeExtension(**options: Any) -> MathML:  # noqa: N802
-    """The name that Markdown looks for."""
+    """The entry point of the extension."""
     return MathML(**options)

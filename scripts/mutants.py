@@ -1,13 +1,13 @@
-"""``make mutants``: does a test fail when the code is wrong?  Mutation testing with Cosmic Ray, on a random sample.
+"""``make mutants``: mutation testing with Cosmic Ray, on a random sample of changes.
 
-Cosmic Ray knows every small change of a file (an operator, a number, a condition, a decorator).  A seeded sample of
-them is applied, one at a time, to a copy of the sources, and the tests that run the changed line are run until the
-first fails: those named after the file, then the others.  A change that no test notices has *survived*: a test is
+Cosmic Ray lists all small changes of a file (an operator, a number, a condition, a decorator).  A seeded sample of them
+is applied, one at a time, to a copy of the sources, and the tests that cover the changed line are run until the first
+one fails: those named after the file, then the others.  A change that no test notices has *survived*: either a test is
 missing, or the change makes no difference and is listed in ``scripts/mutants.txt``.
 
-Before that, the tests must pass as they are, and coverage tells which of them run which line.  Lines that run when a
-file is imported belong to all of them.  Of files with compiled loops the tests that compare engines are run, and
-everything is compiled anew, since Numba's cache does not notice that a function which another file calls has changed.
+First the tests must pass without changes, and coverage records which of them run which line.  Lines that run on import
+count for all tests.  For files with compiled loops the tests that compare engines are run, and all kernels are compiled
+again, since Numba's cache does not notice changes of functions in other files.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from coverage import CoverageData
 
 ROOMS = ("model", "budget", "policy", "shield")
 EXPORTS = ("plan/risk/test_files.py", "abstract/shield/test_policy.py", "abstract/test_exported_names.py")
-UNSEEN = {  # files whose lines coverage does not see, compiled or written into exports, and the tests that compare them
+UNSEEN = {  # files that coverage does not see, since they are compiled or exported, and the tests that compare them
     "budget/compiled": ("budget/compiled", "budget/test_agreement.py", "budget/test_certificate.py"),
     "budget/horizon_solve": ("budget/test_horizon.py",),
     "policy/simulation/kernel": ("policy/simulation",),
     "shield/export/frame": ("shield", *EXPORTS),
     "shield/export/runtime": ("shield", *EXPORTS),
 }
-# The rooms' tests, and those elsewhere that are about what they compute and write.
+# The tests of these packages, and others about their results and files.
 OTHERS = ("paper", "test_faults.py", "test_files.py", "test_shown.py", "cli/test_horizon.py", *EXPORTS)
 TESTS = [f"tests/{name}" for name in (*ROOMS, *OTHERS)]
-# Not looked at: pages and pictures, a process of its own with Storm in it, and what has no effect when it runs.
+# Left out: pages and pictures, the separate process with Storm, and code without effects at run time.
 WITHOUT = ("show/", "storm/", "__init__.py", "examples.py", "text.py")
 OPTIONS = "-x -q -p no:cacheprovider --no-header"
-WATCHED = (  # coverage writes which test runs which line
+WATCHED = (  # coverage records which test runs which line
     f"env COVERAGE_FILE=coverage {sys.executable} -m pytest {OPTIONS} --cov-context=test --cov-report= "
     f"--cov-config=/dev/null {' '.join(f'--cov=src/almostsure/{room}' for room in ROOMS)} {' '.join(TESTS)}"
 )
@@ -57,22 +57,22 @@ EQUIVALENT = Path(__file__).with_suffix(".txt")
 def main() -> int:
     """Apply mutants until the sample or the time is used up; returns 1 if too few were killed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=None, help="of the sample; by default a new one")
-    parser.add_argument("--count", type=int, default=100, help="how many mutants")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the sample; by default a new one")
+    parser.add_argument("--count", type=int, default=100, help="number of mutants")
     parser.add_argument("--minutes", type=float, default=55.0, help="begin no mutant after this time")
-    parser.add_argument("--only", default="", help="a part of the files' names")
+    parser.add_argument("--only", default="", help="only files with this in their names")
     given = parser.parse_args()
     seed = secrets.randbits(32) if given.seed is None else given.seed
     start, outcomes, known = time.monotonic(), Counter[str](), equivalents()
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         root = copy_of_sources(Path(name))
         mutants = sample(root, seed, given.count, given.only)
-        print(f"seed {seed}: {len(mutants)} mutants; first the tests as they are", flush=True)
+        print(f"seed {seed}: {len(mutants)} mutants; first the tests without changes", flush=True)
         outcome, output = run_tests(WATCHED, 60 * given.minutes)
         if outcome != TestOutcome.SURVIVED:
             print(f"{output[-2000:]}\nthe tests must pass before anything is changed; they do not: {WATCHED}")
             return 1
-        longest = time.monotonic() - start  # seconds; a mutant whose tests take longer than all of them runs for ever
+        longest = time.monotonic() - start  # seconds; a mutant whose tests take longer has an endless loop
         print(f"     {longest:6.0f} s  they pass", flush=True)
         for number, mutant in enumerate(mutants, 1):
             if time.monotonic() - start > 60 * given.minutes:
@@ -97,7 +97,7 @@ def main() -> int:
 
 
 def copy_of_sources(root: Path) -> Path:
-    """A copy that may be changed; nothing happens to the sources themselves."""
+    """A copy of the sources that may be changed."""
     here = Path(__file__).parents[1]
     for folder in ("src", "tests", "docs", "scripts"):
         shutil.copytree(here / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -109,7 +109,7 @@ def copy_of_sources(root: Path) -> Path:
 
 
 def sample(root: Path, seed: int, count: int, only: str) -> list[MutationSpec]:
-    """As many mutants of each room: files by their length, and then any change of each."""
+    """A sample with equally many mutants per package: files weighted by length, then uniform changes of each."""
     rng, chosen = random.Random(seed), list[MutationSpec]()
     for room in ROOMS:
         folder = root / "src/almostsure" / room
@@ -125,7 +125,7 @@ def sample(root: Path, seed: int, count: int, only: str) -> list[MutationSpec]:
 
 
 def mutations(path: Path) -> list[MutationSpec]:
-    """All changes of a file, but for those of what never runs."""
+    """All changes of a file, except in code that never runs."""
     with use_db(":memory:", WorkDB.Mode.create) as database:
         init([path], database, {})
         found = [mutation for item in database.work_items for mutation in item.mutations]
@@ -135,7 +135,7 @@ def mutations(path: Path) -> list[MutationSpec]:
 
 
 def idle_lines(text: str) -> Iterator[tuple[int, int]]:
-    """Where changes show nowhere: annotations by position; overloads, protocols and imports for types by line (−1)."""
+    """Positions without effect: annotations by position; overloads, protocols and imports for types by line (−1)."""
     for node in ast.walk(ast.parse(text)):
         for field in ("annotation", "returns"):
             if (part := getattr(node, field, None)) is not None:
@@ -150,14 +150,14 @@ def idle_lines(text: str) -> Iterator[tuple[int, int]]:
 
 
 def is_idle(node: ast.AST) -> bool:
-    """Whether a class only says what others must have, or a function only compiles what others call."""
+    """Whether a class is a protocol, or a function only compiles kernels."""
     if isinstance(node, ast.FunctionDef):
         return node.name == "warm_up"
     return isinstance(node, ast.ClassDef) and any(ast.unparse(base).startswith("Protocol") for base in node.bases)
 
 
 def test_command(root: Path, mutant: MutationSpec) -> str:
-    """The tests that run what is changed, those named after its file first, until the first fails."""
+    """The command for the tests that run the changed statement, those named after its file first."""
     inside = mutant.module_path.relative_to(root / "src/almostsure")
     unseen = next((places for name, places in UNSEEN.items() if str(inside).startswith(name)), None)
     if unseen is not None:
@@ -166,11 +166,11 @@ def test_command(root: Path, mutant: MutationSpec) -> str:
         return f"env NUMBA_CACHE_DIR={empty} {sys.executable} -m pytest {OPTIONS} {places}"
     chosen = root / "chosen"
     chosen.write_text("\n".join(tests := running(root, mutant)))
-    return f"{sys.executable} -m pytest {OPTIONS} @{chosen}" if tests else "true"  # nothing runs it, nothing fails
+    return f"{sys.executable} -m pytest {OPTIONS} @{chosen}" if tests else "true"  # without a test none fails
 
 
 def running(root: Path, mutant: MutationSpec) -> list[str]:
-    """The tests that run some line of the changed statement, all of them if it runs on import."""
+    """The tests that run any line of the changed statement; all tests if it runs on import."""
     inside = mutant.module_path.relative_to(root / "src/almostsure")
     by_line = tests_by_line(root, mutant.module_path)
     tests = {test for line in statement(mutant) for test in by_line.get(line, ())}
@@ -178,7 +178,7 @@ def running(root: Path, mutant: MutationSpec) -> list[str]:
 
 
 def tests_by_line(root: Path, module: Path) -> dict[int, list[str]]:
-    """What coverage saw: the tests that run each line, "" for the import."""
+    """The tests that run each line, by coverage; "" means on import."""
     data = CoverageData(str(root / "coverage"))
     data.read()
     found = data.contexts_by_lineno(str(module.resolve()))
@@ -186,7 +186,7 @@ def tests_by_line(root: Path, module: Path) -> dict[int, list[str]]:
 
 
 def statement(mutant: MutationSpec) -> range:
-    """The lines of the innermost statement around a change, without the statements inside it."""
+    """The lines of the innermost statement that contains a change, without nested statements."""
     lines = range(mutant.start_pos[0], mutant.end_pos[0] + 1)
     for node in ast.walk(ast.parse(mutant.module_path.read_text())):  # outer ones come first
         if isinstance(node, ast.stmt | ast.ExceptHandler):
@@ -205,12 +205,12 @@ def judged(result: object, known: set[str]) -> str:
 
 
 def changed_lines(diff: str) -> list[str]:
-    """What a change takes away and puts there."""
+    """The removed and added lines of a diff."""
     return [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
 
 
 def equivalents() -> set[str]:
-    """Changes that make no difference, as the paragraphs of the list; lines that begin with # say why."""
+    """Changes that make no difference: the paragraphs of the list; lines that begin with # are reasons."""
     blocks = EQUIVALENT.read_text().split("\n\n") if EQUIVALENT.exists() else []
     kept = ("\n".join(line for line in block.splitlines() if line[:1] in "+-") for block in blocks)
     return {block for block in kept if block}

@@ -1,4 +1,4 @@
-"""Run the notebooks of examples/, store what they show in them, and write them as pages of the documentation.
+"""Run the notebooks of examples/, store their outputs in them, and write them as pages of the documentation.
 
 python scripts/notebooks.py
 """
@@ -16,7 +16,7 @@ PAGES = ROOT / "docs" / "notebooks"
 
 
 def run(path: Path) -> nbformat.NotebookNode:
-    """The notebook with its outputs, and without what changes from run to run."""
+    """Run a notebook, and store it with its outputs, without metadata that changes from run to run."""
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(ROOT / "out")}}).execute()
     for cell in notebook.cells:
@@ -28,12 +28,12 @@ def run(path: Path) -> nbformat.NotebookNode:
 
 
 def as_page(source: str) -> str:
-    """Links of examples/, as they are from docs/notebooks/."""
+    """Adapt links from examples/ to docs/notebooks/."""
     return source.replace("](../docs/", "](../").replace(".ipynb)", ".md)")
 
 
 def page(notebook: nbformat.NotebookNode, name: str) -> str:
-    """The notebook as Markdown; its pictures lie beside it."""
+    """The notebook as Markdown; writes its pictures next to the page."""
     parts, pictures = [], 0
     for cell in notebook.cells:
         if cell.cell_type == "markdown":

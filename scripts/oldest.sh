@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run the tests of the core with the oldest versions that pyproject.toml allows, in an environment of its own.
+# Run the tests of the core with the oldest versions that pyproject.toml allows, in a separate environment.
 set -eu
 
 python=$(sh scripts/find-python.sh "$@")

@@ -1,13 +1,13 @@
-"""Run the snippets of the README and of docs/, and write what they print into the pages.
+"""Run the snippets of the README and of docs/, and write their outputs into the pages.
 
     python scripts/pages.py docs/plan.md README.md
 
-The Python blocks of a page share one namespace and one empty folder, in order.  A block fenced as ``text`` that
-directly follows a Python block holds what that block prints.  In a block fenced as ``console``, lines that begin with
-``$ almostsure`` are run, and what follows each is what it prints, if anything does; ``| head -n 5`` keeps five lines.
+The Python blocks of a page run in order, in one namespace and one empty folder.  A block fenced as ``text`` directly
+after a Python block has the output of that block.  In a block fenced as ``console``, lines that begin with
+``$ almostsure`` are run, and the text after each is its output, if there is any; ``| head -n 5`` keeps five lines.
 
-What a page shows is what was printed, to the letter.  Where another machine may print something else (timings, last
-digits, sizes of files), ``tests/pages.toml`` says so, page by page: what its patterns match may differ.
+Outputs are compared to the letter, except for parts that may differ between machines (timings, last digits, sizes of
+files): those that match the patterns of the page in ``tests/pages.toml``.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ PROMPT = "$ almostsure "
 
 
 class Snippet(NamedTuple):
-    """Something to run, and what the page says that it prints."""
+    """A piece of code, and its output on the page."""
 
     line: int
     code: str  # Python, or a command after the prompt
-    printed: str | None  # what the page shows, if it shows anything
-    where: tuple[int, int]  # the characters of the page that show it
+    printed: str | None  # the output on the page, if it has one
+    where: tuple[int, int]  # the position of the output in the page's text
 
 
 def snippets(text: str) -> Iterator[Snippet]:
-    """What can be run on a page, with what is shown below it."""
+    """The snippets of a page, with the outputs below them."""
     fences = list(FENCE.finditer(text))
     for fence, follower in itertools.zip_longest(fences, fences[1:]):
         line = text[: fence.start()].count("\n") + 2
@@ -57,7 +57,7 @@ def snippets(text: str) -> Iterator[Snippet]:
 
 
 def commands(body: str, line: int = 1, start: int = 0) -> Iterator[Snippet]:
-    """The commands of a console block, each with what is shown below it; None where nothing is."""
+    """The commands of a console block, each with the output below it, or None."""
     for part in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
         command, _, shown = part.partition("\n")
         shown = shown.rstrip("\n") + "\n" if shown.strip() else ""
@@ -68,7 +68,7 @@ def commands(body: str, line: int = 1, start: int = 0) -> Iterator[Snippet]:
 
 
 def run(snippet: Snippet, page: Path, namespace: dict[str, Any]) -> str:
-    """What a snippet prints."""
+    """The output of a snippet."""
     if snippet.code.startswith(PROMPT):
         return run_command(snippet.code)
     out = io.StringIO()
@@ -79,7 +79,7 @@ def run(snippet: Snippet, page: Path, namespace: dict[str, Any]) -> str:
 
 
 def run_command(command: str) -> str:
-    """What a command prints on both streams, on a terminal without colours that is 80 wide."""
+    """The output of a command on both streams, on a terminal without colours and 80 columns wide."""
     from almostsure.cli.app import run
     from almostsure.cli.output import console
 
@@ -100,25 +100,25 @@ def run_command(command: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Output as pages show it: without space at the ends of lines, nor empty lines at either end."""
+    """Output without trailing spaces, and without empty lines at the beginning and the end."""
     return "\n".join(line.rstrip() for line in text.strip("\n").rstrip().splitlines()) + "\n"
 
 
 def varying(page: Path) -> list[str]:
-    """The patterns of what may differ from one machine to another."""
+    """The patterns of output that may differ between machines."""
     table = tomllib.loads((ROOT / "tests" / "pages.toml").read_text("utf-8"))
     return table.get(page.relative_to(ROOT).as_posix(), [])
 
 
 def matches(shown: str, printed: str, patterns: list[str]) -> bool:
-    """Whether the output is as shown, where no pattern says that it may differ."""
+    """Whether the output is as shown, apart from the parts that match a pattern."""
     for pattern in patterns:
         shown, printed = (re.sub(pattern, "…", text, flags=re.MULTILINE) for text in (shown, printed))
     return tidy(shown) == tidy(printed)
 
 
 def fill(page: Path) -> str:
-    """The text of a page, with what its snippets print now."""
+    """The text of a page, with the current outputs of its snippets."""
     text = page.read_text("utf-8")
     namespace: dict[str, Any] = {"__name__": "__main__"}
     parts, done = [], 0

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Write constraints.txt anew: the newest versions, transitive ones too, that fit pyproject.toml together; and of them
-# requirements*.txt: what the package, the tests and linters, and the documentation need, with hashes.
-# Run it with the oldest supported Python, so that the pins exist for all of them, and then the tests.
+# Write constraints.txt: the newest versions, including transitive ones, that are compatible with pyproject.toml; and
+# requirements*.txt: those for the package, for the tests and linters, and for the documentation, with hashes.
+# Run it with the oldest supported Python, so that the pins exist for all of them, and then run the tests.
 set -eu
 
 python=$(sh scripts/find-python.sh "$@")
@@ -9,9 +9,9 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 "$python" -m venv "$scratch/venv"
-# PyTorch moves on its own: a new release is gigabytes and changes what agents learn, so it is raised here by hand.
+# PyTorch is updated here by hand: a new release has gigabytes and changes what agents learn.
 "$scratch/venv/bin/pip" install -qq --disable-pip-version-check 'torch==2.13.0'
-# hatchling and editables build the package; pip does not list what it used to build.
+# hatchling and editables build the package; pip does not list build dependencies.
 "$scratch/venv/bin/pip" install -qq --disable-pip-version-check '.[dev]' hatchling editables
 {
     echo "# The versions that the tests ran with, transitive ones too.  Written by \`make pins\`; do not edit."
@@ -22,7 +22,7 @@ mv "$scratch/constraints.txt" constraints.txt
 "$scratch/venv/bin/pip" install -qq --disable-pip-version-check uv
 printf 'hatchling\neditables\n' >"$scratch/build.in"
 
-# hashed FILE WHAT PYTHON ARGUMENTS…: all that is needed, in the pinned versions, with the hashes of all their files.
+# hashed FILE WHAT PYTHON ARGUMENTS…: write a file of requirements in the pinned versions, with hashes.
 hashed() {
     file=$1 what=$2 oldest=$3
     shift 3
@@ -30,7 +30,7 @@ hashed() {
         --python-version "$oldest" --no-annotate --no-header --output-file "$scratch/hashed.txt"
     {
         echo "# $what, with hashes.  Written by \`make pins\`; do not edit."
-        # PyTorch and what it brings have none: its files are others on machines that have its CPU builds.
+        # PyTorch and its dependencies have no hashes: machines with its CPU builds have other files.
         awk '/^[^ ]/ { kept = !/^(torch|triton|nvidia-.*|cuda-.*)==/ } kept' "$scratch/hashed.txt"
     } >"$scratch/$file"
     mv "$scratch/$file" "$file"

@@ -1,4 +1,4 @@
-"""Griffe extension: Sphinx roles in docstrings, such as :class:`almostsure.MDP`, are links or code in the reference."""
+"""Griffe extension: converts Sphinx roles in docstrings, such as :class:`almostsure.MDP`, to links or code."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ ROLE = re.compile(r":(?:class|func|meth|mod|data|attr|exc|obj):`(~?)\.?([\w.]+)`
 
 
 class Roles(griffe.Extension):
-    """Rewrites every docstring once, when its object has been read."""
+    """Rewrites each docstring once, when its object has been read."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called by Griffe."""

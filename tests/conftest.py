@@ -10,14 +10,14 @@ from hypothesis import settings
 
 from almostsure import MDP, from_transitions
 
-# The same examples in every run, and no time limit an example: the first call of a kernel compiles it.
+# The same examples in every run, and no time limit per example: the first call of a kernel compiles it.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser):
-    """``--shuffle`` runs the tests in random order and says with which seed; ``--shuffle=SEED`` repeats one."""
-    seed = os.environ.setdefault("SHUFFLE_SEED", secrets.token_hex(4))  # the workers of a run agree on it
+    """``--shuffle`` runs the tests in random order and prints the seed; ``--shuffle=SEED`` repeats an order."""
+    seed = os.environ.setdefault("SHUFFLE_SEED", secrets.token_hex(4))  # the same for all workers of a run
     parser.addoption("--shuffle", nargs="?", const=seed, metavar="SEED", help="run the tests in random order")
 
 
@@ -33,9 +33,9 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(autouse=True)
 def ctrl_c():
-    """Ctrl-C reaches the tests, and what they start, also where it is ignored, as by ``nohup make test &``.
+    """Enable Ctrl-C in the tests and their child processes, even if it is ignored, as in ``nohup make test &``.
 
-    A signal that is ignored stays so in child processes; one with a handler of ours has its default there.
+    A signal that is ignored is also ignored in child processes; one with a handler has its default there.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -44,7 +44,7 @@ def ctrl_c():
 
 @pytest.fixture
 def paper():
-    """The paper's model: left brings reward 1 and damage with a probability, right ends the episode."""
+    """The paper's model: left has reward 1, and damage 1 with some probability; right ends the episode."""
 
     def build(damage_probability: float = 1.0) -> MDP:
         q = damage_probability
@@ -56,6 +56,6 @@ def paper():
 
 @pytest.fixture
 def coin():
-    """A harmless wait and a rewarding, damaging go."""
+    """Two actions: wait without damage, or go with damage and reward."""
     rows = [(0, 0, 0, 1, 0, 0), (0, 1, 1, 1, 1, 1)]
     return from_transitions(*zip(*rows, strict=True), terminal=[1], action_names=["wait", "go"])

@@ -1,10 +1,10 @@
-"""What the tests of exports share."""
+"""A helper of the tests of exports."""
 
 import importlib.util
 
 
 def load(path):
-    """The module in a file, as whoever gets an export imports it."""
+    """Import the module in a file, like users of an export."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

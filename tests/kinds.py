@@ -1,4 +1,4 @@
-"""Every kind of file that we write: how one is written, and what is read from it."""
+"""All kinds of files of the package: how they are written, and what is read from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODEL = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 2], [1, 1, 1], [1, 0
 
 
 class Kind(NamedTuple):
-    """A kind of file: how one is written, and what is read from it."""
+    """A kind of file: a function that writes one, and a function that returns its content."""
 
     write: Callable[[Path], object]
     read: Callable[[Path], Any]

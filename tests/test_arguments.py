@@ -1,4 +1,4 @@
-"""Arguments: wrong words name the right one."""
+"""Arguments: errors about wrong names suggest the right ones."""
 
 import inspect
 import re
@@ -96,7 +96,7 @@ MODEL = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], t
         ),
     ],
 )
-def test_the_words_of_others_name_ours(call, message):
+def test_names_of_other_libraries_are_answered_with_ours(call, message):
     with pytest.raises(WrongWord, match=message) as caught:
         call()
     assert isinstance(caught.value, ArgumentError)
@@ -118,7 +118,7 @@ def test_the_words_of_others_name_ours(call, message):
         ),
     ],
 )
-def test_what_is_no_model_is_refused_as_other_arguments_are(call, got):
+def test_anything_but_a_model_is_refused(call, got):
     with pytest.raises(ArgumentError, match=f"a model must be an MDP, an example's name or a path; got {got}"):
         call()
 
@@ -135,13 +135,13 @@ def test_what_is_no_model_is_refused_as_other_arguments_are(call, got):
         (lambda: VectorDamageTracker(None, cost=3), "VectorDamageTracker has no argument cost: pass damage="),
     ],
 )
-def test_misspelled_words_name_the_right_ones(call, message):
+def test_misspelled_names_are_answered_with_the_right_ones(call, message):
     with pytest.raises(WrongWord, match=message):
         call()
 
 
 def with_options():
-    """Every exported function that has arguments which must be named, and what users make with such arguments."""
+    """All exported functions, and the classes that users construct with keyword-only arguments."""
     homes = [asure, *(getattr(asure, name) for name in HOMES), learners]
     found = (getattr(home, name) for home in homes for name in home.__all__)
     functions = {function for function in found if inspect.isfunction(function)}
@@ -153,7 +153,7 @@ def test_every_function_names_its_misspelled_arguments(function):
     parameters = inspect.signature(function).parameters.values()
     named = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return  # passed on to somebody else's
+        return  # passed on to another library
     for name in named:
         with pytest.raises(WrongWord, match=f"{function.__name__} has no argument {name}x: pass "):
             function(**{f"{name}x": None})
@@ -164,7 +164,7 @@ def test_signatures_stay_as_they_are(function):
     assert "kwargs" not in inspect.signature(function).parameters
 
 
-def test_what_is_no_word_at_all_is_an_error_of_python():
+def test_an_unknown_name_without_a_suggestion_is_a_type_error():
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         asure.simulate(MODEL, None, 1, colour="red")
     assert to_gymnasium(MODEL).reset(seed=0)[0] == 0
@@ -174,12 +174,12 @@ def test_what_is_no_word_at_all_is_an_error_of_python():
     "home",
     ["gym.ShieldedEnv", "report.write_report", "abstract.UpperBudget", "gym.deep.ShieldedPPO", "errors.NoSafeAction"],
 )
-def test_a_name_that_lives_elsewhere_is_found(home):
+def test_a_name_of_another_package_is_found(home):
     name = home.rpartition(".")[2]
     with pytest.raises(AttributeError, match=rf"no attribute '{name}'; it is almostsure\.{re.escape(home)}$"):
         getattr(asure, name)
 
 
-def test_a_name_that_lives_nowhere_is_unknown():
+def test_a_name_of_no_package_is_unknown():
     with pytest.raises(AttributeError, match=r"no attribute 'Nothing'$"):
         asure.Nothing  # noqa: B018

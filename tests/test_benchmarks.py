@@ -1,4 +1,4 @@
-"""``make bench``: which benchmarks are run, what is kept of them, and the page that is made of it."""
+"""``make bench``: which benchmarks are run, which results are stored, and the page that is written from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
-def test_the_page_is_made_of_the_results() -> None:
+def test_the_page_is_written_from_the_results() -> None:
     for file, made in (
         (benchmarks_page.PAGE, benchmarks_page.page()),
         (benchmarks_page.APPENDIX, benchmarks_page.appendix()),
@@ -23,7 +23,7 @@ def test_the_page_is_made_of_the_results() -> None:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for what is written, which has the results of an earlier run."""
+    """A folder for the outputs, with the results of an earlier run."""
     for name in ("RESULTS", "PAGE", "APPENDIX"):
         monkeypatch.setattr(benchmarks_page, name, tmp_path / name.lower())
     benchmarks_page.RESULTS.mkdir()
@@ -31,7 +31,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_benchmark_without_its_models_is_skipped_and_says_what_to_give(
+def test_a_benchmark_without_its_models_is_skipped_with_a_note(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("resource", reason="the benchmark measures memory, which Windows does not tell")
@@ -47,11 +47,11 @@ def test_a_benchmark_without_its_models_is_skipped_and_says_what_to_give(
 @pytest.mark.usefixtures("elsewhere")
 def test_a_benchmark_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["benchmarks_page.py", "--run", "models", "--", "--colour", "red"])
-    with pytest.raises(SystemExit, match=r"^failed, and the results are not kept: models$"):
+    with pytest.raises(SystemExit, match=r"^failed, and the results are not stored: models$"):
         benchmarks_page.main()
 
 
-def test_what_a_benchmark_adds_to_a_file_it_may_add_again(tmp_path: Path) -> None:
+def test_arrays_may_be_added_to_a_file_again(tmp_path: Path) -> None:
     pytest.importorskip("resource", reason="the benchmark measures memory, which Windows does not tell")
     keep, file = runpy.run_path(str(BENCHMARKS / "bench_policy.py"))["keep"], str(tmp_path / "model.npz")
     np.savez(file, reward=np.arange(3))

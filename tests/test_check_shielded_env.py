@@ -1,4 +1,4 @@
-"""check_shielded_env: finds each of the classic mistakes, and nothing where there is none."""
+"""``check_shielded_env`` finds each of the common mistakes, and accepts environments without mistakes."""
 
 import gymnasium
 import numpy as np
@@ -15,13 +15,13 @@ from .gym.made import shield_of
 
 
 def rivers(wrap=lambda env: env, budget=3, **options):
-    """The hazard map; ``wrap`` goes between the environment and its shield."""
+    """The hazard map; ``wrap`` is applied between the environment and its shield."""
     mdp = asure.example("hazard-map")
     return ShieldedEnv(wrap(to_gymnasium(mdp, max_episode_steps=40)), shield_of(mdp), budget, **options)
 
 
 @pytest.mark.parametrize("name", environment_names())
-def test_this_packages_environments_are_well(name):
+def test_environments_of_this_package_pass(name):
     env = gymnasium.make(name, **({"size": 12} if "Archipelago" in name else {}))
     mdp = env.unwrapped.mdp
     shield = shield_of(mdp)
@@ -31,12 +31,12 @@ def test_this_packages_environments_are_well(name):
 
 
 @pytest.mark.parametrize("forbidden", ["raise", "replace"])
-def test_wrappers_around_it_are_well(forbidden):
+def test_wrappers_around_the_shield_pass(forbidden):
     checked = check_shielded_env(TimeLimit(rivers(forbidden=forbidden), 30))
     assert (checked.budget, checked.worst) == (3, 3)
 
 
-def test_other_environments_are_well():
+def test_other_environments_pass():
     check_shielded_env(ready("MiniGrid-LavaGapS5-v0").shielded(0), episodes=3, steps=40)
     check_shielded_env(ready("Taxi-v4").shielded(1), episodes=3, steps=100)
 
@@ -73,19 +73,19 @@ def test_states_outside_the_model():
         check_shielded_env(rivers(state_of=somewhere_else))
 
 
-def test_actions_that_are_numbered_otherwise():
+def test_actions_in_another_order():
     def turned(env):
         return TransformAction(env, lambda action: (action + 1) % 4, Discrete(4))
 
-    with pytest.raises(ModelError, match=r"transition outside the model: .*number its actions as the model does"):
+    with pytest.raises(ModelError, match=r"transition outside the model: .*numbers its actions in the same order"):
         check_shielded_env(rivers(turned))
 
 
-# ---------------------------------------------------------------------- mistakes above it, or without it
+# ---------------------------------------------------------------------- mistakes above the shield, or without it
 
 
 class Outer(gymnasium.Wrapper):
-    """A wrapper that gets something wrong."""
+    """A wrapper with a mistake."""
 
     def reset(self, **options):
         state, info = self.env.reset(**options)
@@ -120,7 +120,7 @@ def test_masks_in_another_order():
         (np.array([True, False, False, False]), r"mask not aligned: info\['action_mask'\] differs"),
     ],
 )
-def test_masks_that_are_none(mask, what):
+def test_invalid_masks(mask, what):
     class Masks(Outer):
         def action_masks(self):
             return mask
@@ -130,7 +130,7 @@ def test_masks_that_are_none(mask, what):
 
 
 class Homemade(gymnasium.Wrapper):
-    """Somebody's own shield around the paper's example, with a switch for each mistake."""
+    """A homemade shield around the paper's example, with a switch for each mistake."""
 
     def __init__(self, mistake=None):
         super().__init__(to_gymnasium("paper", max_episode_steps=8))
@@ -164,7 +164,7 @@ class Homemade(gymnasium.Wrapper):
         return {"damage": damage, "remaining": left, "action_mask": self.action_masks()} if self.mistake != "no" else {}
 
 
-COPIES = []  # how often a forbidden action was tried
+COPIES = []  # one entry per trial of a forbidden action
 
 
 def copied(env):
@@ -173,7 +173,7 @@ def copied(env):
     return len(COPIES) == 1
 
 
-def test_a_homemade_shield_may_be_well():
+def test_a_correct_homemade_shield_passes():
     assert check_shielded_env(Homemade()).worst == 2
 
 
@@ -186,10 +186,10 @@ def test_a_homemade_shield_may_be_well():
         ("forbidden action played", "forbidden action played: action 0 is not allowed"),
         ("refuses only at first", "forbidden actions answered in two ways: the forbidden action 0 was replaced"),
         ("damage is not an integer", r"damage is not an integer: info\['damage'\] is [01]\.0"),
-        ("no", "no remaining: info must hold 'remaining'"),
+        ("no", "no remaining: info must have 'remaining'"),
     ],
 )
-def test_a_homemade_shield_may_be_wrong(mistake, message):
+def test_a_wrong_homemade_shield_is_refused(mistake, message):
     with pytest.raises(ModelError, match=message):
         check_shielded_env(Homemade(mistake))
 

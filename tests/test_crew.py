@@ -1,4 +1,4 @@
-"""Crews of this machine: results in order, workers that die, Ctrl-C."""
+"""Crews on this machine: results in order, workers that die, Ctrl-C."""
 
 import os
 import signal
@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from almostsure.crew import LocalCrew, as_crew, uninterrupted
-from almostsure.errors import LimitReached
+from almostsure.crew import LocalCrew, as_crew
+from almostsure.errors import LimitReached, uninterrupted
 
 
 def test_workers_that_keep_dying_are_an_error():

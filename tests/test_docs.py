@@ -1,6 +1,6 @@
-"""Every Python block and every command of the README and of docs/ runs and prints what the page says; doctests pass.
+"""All Python blocks and commands of the README and of docs/ run, and print the output on the page; doctests pass.
 
-``scripts/pages.py`` says how pages are read and run, and ``pages.toml`` what may differ from one machine to another.
+``scripts/pages.py`` reads and runs pages; ``pages.toml`` lists the output that may differ between machines.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def relative(path: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=relative)  # the blocks of the README run alone, below
 def test_snippets(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # a snippet that saves a file leaves nothing behind
+    monkeypatch.chdir(tmp_path)  # for snippets that save files
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for snippet in snippets(page.read_text("utf-8")):
@@ -57,12 +57,12 @@ def test_snippets(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_what_is_shown_is_what_was_printed(page: Path) -> None:
+def test_outputs_on_pages_are_compared_to_the_letter(page: Path) -> None:
     assert "[...]" not in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=relative)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_exist(page: Path) -> None:
     links = LINK.findall(FENCE.sub("", page.read_text("utf-8")))
     assert [target for target, _ in links if not (page.parent / target).exists()] == []
     anchored = [(page.parent / target if target else page, anchor) for target, anchor in links if anchor]
@@ -70,7 +70,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page can be linked by."""
+    """The anchors of the headings of a page."""
     headings = HEADING.findall(FENCE.sub("", page.read_text("utf-8")))
     return {re.sub(r"[^\w\s-]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
@@ -133,13 +133,13 @@ def is_exported(name: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_pages_use_exported_names_only(page: Path) -> None:
+def test_pages_only_use_exported_names(page: Path) -> None:
     code = [s.code for s in snippets(page.read_text("utf-8")) if not s.code.startswith(PROMPT)]
     assert [name for block in code for name in foreign_names(block)] == []
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=relative)
-def test_examples_use_exported_names_only(script: Path) -> None:
+def test_examples_only_use_exported_names(script: Path) -> None:
     assert foreign_names(script.read_text("utf-8")) == []
 
 
@@ -190,10 +190,10 @@ SVG = sorted(path for path in (ROOT / "docs" / "pictures").glob("*.py") if path.
 
 
 @pytest.mark.parametrize("script", SVG, ids=relative)
-def test_pictures_are_what_their_scripts_draw(script: Path) -> None:
+def test_pictures_are_up_to_date(script: Path) -> None:
     module = runpy.run_path(str(script))
     drawn, stored = module["picture"](), module["TARGET"].read_text("utf-8")
-    # Which of several equally good routes is drawn may depend on rounding.
+    # If several routes are equally good, the drawn one may depend on rounding.
     drawn, stored = (re.sub(r'points="[^"]*"', "", text) for text in (drawn, stored))
     assert drawn == stored, f"run: python {relative(script)}"
 

@@ -1,4 +1,4 @@
-"""The tree of exceptions."""
+"""The tree of exceptions, and errors in users' code."""
 
 import re
 
@@ -25,7 +25,7 @@ def test_ctrl_c_is_not_swallowed():
     assert error.kept == 3
 
 
-def test_errors_of_others_are_told_with_what_failed() -> None:
+def test_errors_of_users_code_name_the_call() -> None:
     wanted = pytest.raises(ModelError, match=r"^encode failed: ZeroDivisionError: division by zero$")
     with wanted as told, Blame(lambda: "encode failed", state=3):
         1 / 0  # noqa: B018
@@ -34,7 +34,7 @@ def test_errors_of_others_are_told_with_what_failed() -> None:
 
 
 @pytest.mark.parametrize("passes", [UnknownName("state", "x", ()), KeyboardInterrupt("stop")])
-def test_our_own_errors_and_ctrl_c_are_nobodys_fault(passes: BaseException) -> None:
+def test_our_own_errors_and_ctrl_c_pass_unchanged(passes: BaseException) -> None:
     with pytest.raises(type(passes), match=str(passes)) as told, Blame(lambda: "never asked"):
         raise passes
     assert told.value is passes

@@ -1,4 +1,4 @@
-"""Random families: seeded, well-formed, and with the budgets that they promise."""
+"""Families of models: seeded, well-formed, and with the documented minimal budgets."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ CAP = 100
 
 
 def budgets(mdp):
-    """k* by sweeping the operator from 0; CAP stands for more."""
+    """k* by iterating the operator from 0; CAP means that or more."""
     k = np.zeros(mdp.num_states, np.int64)
     while True:
         of_choice = np.maximum.reduceat(k[mdp.successor] + mdp.damage, mdp.outcome_ptr[:-1])
@@ -38,7 +38,7 @@ def test_a_ladder_needs_every_budget(width, connected):
 
 @pytest.mark.parametrize("connected", [False, True])
 @pytest.mark.parametrize("damage", [0, 1, 3])
-def test_a_chain_needs_all_that_is_ahead(damage, connected):
+def test_a_chain_needs_all_damage_ahead(damage, connected):
     mdp = chain(9, damage=damage, connected=connected)
     assert budgets(mdp).tolist() == [damage * i for i in range(9, -1, -1)]
     assert mdp.initial_state == 0
@@ -61,7 +61,7 @@ def test_shuffling_only_renumbers(family):
 
 
 @pytest.mark.parametrize("family", [lambda **o: ladder(5, **o), lambda **o: chain(5, **o), lambda **o: rings(4, **o)])
-def test_resets_make_one_component_beside_the_end(family):
+def test_resets_make_one_component_except_for_the_end(family):
     assert num_components(family(connected=True)) == 2
 
 
@@ -78,14 +78,14 @@ def test_garnets_are_seeded_and_have_their_rates():
     assert living[0]
 
 
-def test_garnets_without_damage_without_end_and_of_one_state():
+def test_garnets_without_damage_without_terminal_states_and_of_one_state():
     assert garnet(50, max_damage=0).max_damage == 0
     assert garnet(50, damage_rate=0).max_damage == 0
     assert not garnet(50, terminal_rate=0).is_terminal().any()
     assert garnet(1, 1, 1).num_states == 1
 
 
-def test_reach_bounds_how_far_a_step_goes():
+def test_reach_bounds_the_distance_of_successors():
     mdp = garnet(300, reach=2, terminal_rate=0)
     source = np.repeat(mdp.choice_states(), np.diff(mdp.outcome_ptr))
     distance = (mdp.successor - source) % 300

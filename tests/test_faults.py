@@ -1,6 +1,6 @@
-"""Faults on purpose: the n-th write, rename, flush, allocation or draw fails, for every n, in every writer.
+"""Fault injection: the n-th write, rename, flush, allocation or draw fails, for every n, in every writer.
 
-After each, what was on disk before still loads, nothing is left beside it, and what was returned is right or an error.
+After each fault the old file still loads, no temporary file is left, and the result is right or an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .kinds import KINDS, MODEL, Kind, ledgers
 
 
 class Fault:
-    """Fails the n-th of some calls."""
+    """Makes the n-th of some calls fail."""
 
     def __init__(self, number: int, error: BaseException) -> None:
         self.number, self.error, self.calls = number, error, 0
@@ -47,7 +47,7 @@ class Fault:
 
 
 class Halved:
-    """A file whose n-th write puts down half of what it should, and fails."""
+    """A file whose n-th write writes half of its data, and fails."""
 
     def __init__(self, file: Any, fault: Fault) -> None:
         self.file, self.fault = file, fault
@@ -109,7 +109,7 @@ def pages() -> Kind:
     def write(path: Path) -> None:
         write_as(path, ".html", lambda name: write_report(MODEL, name, budget=2))
 
-    return Kind(write, lambda path: path.read_bytes()[:100])  # what comes then says how long it took
+    return Kind(write, lambda path: path.read_bytes()[:100])  # the rest contains the running time
 
 
 def comparisons() -> Kind:
@@ -127,7 +127,7 @@ def deep_agents() -> Kind:
 
 
 def paper_claims() -> Kind:
-    """The tables of the paper's claims: the one asked for is a link into the folder of all."""
+    """The tables of the paper's claims: the requested one is a link into their folder."""
 
     def write(path: Path) -> None:
         folder = path.parent / "claims"
@@ -152,7 +152,7 @@ def pictures() -> Kind:
 
 
 def write_as(path: Path, ending: str, write: Callable[[Path], object]) -> None:
-    """Write to a name with the ending that the writer wants, which is a link to the path."""
+    """Write to a link to the path whose name has the ending that the writer requires."""
     link = path.with_suffix(ending)
     if not link.is_symlink():
         link.symlink_to(path)
@@ -179,12 +179,12 @@ CASES = [
     pytest.param(kind, event, id=f"{kind.__name__}-{event.__name__}")
     for kind in WRITERS
     for event in EVENTS
-    if event is not allocations or kind not in (pages, pictures)  # hundreds of arrays are made before these are written
+    if event is not allocations or kind not in (pages, pictures)  # these allocate hundreds of arrays before they write
 ]
 
 
 @pytest.mark.parametrize(("kind", "event"), CASES)
-def test_a_fault_leaves_what_was_there(kind: Callable[[], Kind], event: Callable[..., None], tmp_path: Path) -> None:
+def test_a_fault_leaves_the_old_file(kind: Callable[[], Kind], event: Callable[..., None], tmp_path: Path) -> None:
     path = tmp_path / "file"
     write, read = kind()
     write(path)
@@ -199,7 +199,7 @@ def test_a_fault_leaves_what_was_there(kind: Callable[[], Kind], event: Callable
             except (FileError, MemoryError) as error:
                 failed = error
         assert (failed is None) == (fault.calls < number), "a fault went unnoticed"
-        assert not isinstance(failed, FileError) or "What was there before is unchanged" in str(failed)
+        assert not isinstance(failed, FileError) or "Any earlier file is unchanged" in str(failed)
         assert not beside(path)
         if fault.calls < number:
             assert read(path) == wanted
@@ -229,7 +229,7 @@ def steps(state: int, action: int, rng: np.random.Generator) -> tuple[int, float
     return int(rng.integers(2)), 0.0, int(action and rng.random() < 0.5)
 
 
-def test_a_draw_that_fails_costs_nothing_that_was_kept(tmp_path: Path) -> None:
+def test_a_failing_draw_loses_no_stored_samples(tmp_path: Path) -> None:
     def sampler(fault: Fault) -> FunctionSampler:
         return FunctionSampler(fault.wrap(steps), 2, 2, max_damage=1, identity="steps")
 
@@ -255,7 +255,7 @@ def leftovers(tmp_path: Path) -> list[Path]:
     return found
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path, leftovers: list[Path]) -> None:
+def test_the_temporary_file_of_a_killed_writer_is_removed_by_the_next(tmp_path: Path, leftovers: list[Path]) -> None:
     killed, running = leftovers
     new = tmp_path / ".almostsure-0000000000000000.tmp"
     new.write_bytes(b"just begun")

@@ -1,4 +1,4 @@
-"""Files of arrays: no damaged one is taken for another."""
+"""Files of arrays: damaged, forged and foreign ones are refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_no_flipped_bit_loads_as_something_else(kind: Callable[[], Kind], tmp_pa
                 same += 1
             file.seek(at // 8)
             file.write(good[at // 8 : at // 8 + 1])
-    assert same < len(good)  # escapes in JSON aside, a flip is refused
+    assert same < len(good)  # except for escapes in JSON, a flip is refused
 
 
 STRANGE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -66,7 +66,7 @@ WORDS = ("", "-1", "nan", "1e9", "[]", "{}", "null", "x")
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_arrays_and_words_of_another_form_are_refused_as_such(kind: Callable[[], Kind], tmp_path: Path) -> None:
+def test_arrays_and_strings_of_another_form_are_refused(kind: Callable[[], Kind], tmp_path: Path) -> None:
     path = tmp_path / "file"
     write, read = kind()
     write(path)
@@ -91,7 +91,7 @@ def test_arrays_and_words_of_another_form_are_refused_as_such(kind: Callable[[],
     assert refused > len(changed) / 4
 
 
-def test_a_torn_line_of_a_ledger_is_left_out_and_the_rest_kept(tmp_path: Path) -> None:
+def test_an_incomplete_line_of_a_ledger_is_ignored_and_the_rest_kept(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     ledger = Ledger().record(path)
     ledger.note(Episode(1, 5, math.nan, 3, 2, 0, "violation"))
@@ -100,7 +100,7 @@ def test_a_torn_line_of_a_ledger_is_left_out_and_the_rest_kept(tmp_path: Path) -
     ledger.note(Episode(2, 7, 1.0, 0, 2, 0, "terminated"))
     second = path.read_text()[len(first) :]
     for kept in range(len(second)):
-        if CHECKSUM in second[:kept]:  # it may have been changed instead
+        if CHECKSUM in second[:kept]:  # it may also be a changed line
             continue
         path.write_text(first + second[:kept])
         assert read_ledger(path).episodes == 1
@@ -142,10 +142,10 @@ def test_arrays_are_not_written_under_the_ending_of_another_kind(name: str, tmp_
     with pytest.raises(ArgumentError, match=r"^the name of a policy file must end in \.safetensors"):
         policy.save(tmp_path / name)
     assert not any(tmp_path.iterdir())
-    policy.save(tmp_path / "robot.v2")  # what says nothing is left to whoever names it
+    policy.save(tmp_path / "robot.v2")  # any other ending is accepted
 
 
-def test_kinds_versions_and_models_are_told_apart(tmp_path: Path) -> None:
+def test_files_of_other_kinds_versions_and_models_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     save_tensors(path, kind="budget", model="m", arrays={"a": np.zeros(1)}, strings={})
     assert tensors_kind(path) == "budget"
@@ -172,12 +172,12 @@ OF_SYSTEMS = (UpperBudget, CellPolicy)
 
 
 @pytest.mark.parametrize("kind", [*OF_MODELS, *OF_SYSTEMS, OnlineShield])
-def test_a_model_in_the_place_of_the_path_is_an_error_that_names_the_order(kind: Any) -> None:
+def test_the_error_about_a_model_in_place_of_the_path_names_the_order(kind: Any) -> None:
     with pytest.raises(ArgumentError, match=rf"the name of a file; got MDP\. Write {kind.__name__}.load\(path"):
         kind.load(MODEL, "budget.safetensors")
 
 
-def test_whatever_is_no_model_is_refused_where_a_file_is_to_belong_to_one(tmp_path: Path) -> None:
+def test_loading_for_anything_but_a_model_is_refused(tmp_path: Path) -> None:
     asure.minimal_budget(MODEL).save(tmp_path / "budget.safetensors")
     for kind in OF_MODELS:
         with pytest.raises(ArgumentError, match="a model must be an MDP, an example's name or a path; got NoneType"):
@@ -187,7 +187,7 @@ def test_whatever_is_no_model_is_refused_where_a_file_is_to_belong_to_one(tmp_pa
             kind.load(tmp_path / "budget.safetensors", MODEL)  # type: ignore[arg-type]
 
 
-def test_files_are_written_to_paths_only() -> None:
+def test_files_are_only_written_to_paths() -> None:
     minimal = asure.minimal_budget(MODEL)
     shield = asure.Shield(minimal)
     for write in (MODEL.save, minimal.save, shield.save, shield.export_numpy, shield.export_c, asure.load):

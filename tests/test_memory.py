@@ -1,4 +1,4 @@
-"""How much memory can be had."""
+"""The available memory, and refusing runs that need more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_container_limit_counts(cgroup):
     assert memory.available() == 5 * GIB
 
 
-def test_pages_of_mapped_files_can_be_had_back(cgroup):
+def test_the_page_cache_counts_as_available(cgroup):
     cgroup(8 * GIB, 7 * GIB, cached=6 * GIB)
     assert memory.available() == 7 * GIB
 
@@ -59,13 +59,13 @@ def test_no_container(tmp_path, monkeypatch):
 def test_refusing():
     memory.require(1, "nothing", "")
     with pytest.raises(
-        NotEnoughMemory, match=r"all of it needs about 1048576.0 GiB of memory; .* can be had. Give up."
+        NotEnoughMemory, match=r"all of it needs about 1048576.0 GiB of memory; .* is available. Give up."
     ):
         memory.require(2**50, "all of it", "Give up.")
 
 
 @pytest.mark.parametrize(("size", "text"), [(0, "0 MiB"), (5 * 2**20, "5 MiB"), (3 * GIB // 2, "1.5 GiB")])
-def test_sizes_as_people_read_them(size, text):
+def test_sizes_as_text(size, text):
     assert memory.show(size) == text
 
 

@@ -1,4 +1,4 @@
-"""What the package promises as a whole: quick to import, documented, typed, and without back doors."""
+"""The package as a whole: it is quick to import, documented, typed, and loads no code from files."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_every_public_name_exists_once() -> None:
     assert [name for name in almostsure.__all__ if not hasattr(almostsure, name)] == []
 
 
-def test_the_front_door_is_small() -> None:
+def test_the_root_exports_few_names() -> None:
     assert len(almostsure.__all__) <= 37
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_every_package_says_what_it_exports(package: str) -> None:
-    """What is imported, what ``__all__`` says and what is there when it is asked for are the same names."""
+def test_every_package_lists_its_exports(package: str) -> None:
+    """The imported names, those in ``__all__`` and the available attributes are the same."""
     if package == "almostsure.gym.deep":
         pytest.importorskip("sb3_contrib")
     module = importlib.import_module(package)
@@ -84,13 +84,13 @@ def test_every_package_says_what_it_exports(package: str) -> None:
         for alias in node.names
     }
     assert set(module.__all__) == imported - {"on_demand", "MissingExtra", "register"}
-    assert set(module.__all__) <= set(dir(module))  # for Tab, before anything was imported
+    assert set(module.__all__) <= set(dir(module))  # for completion, before the first import
     values = {name: getattr(module, name) for name in module.__all__}
     # A package may share its name with its main function only if it can be called like it.
     assert [name for name, value in values.items() if inspect.ismodule(value) and not callable(value)] == []
 
 
-def test_exports_are_imported_when_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exports_are_imported_on_first_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lazily").mkdir()
     (tmp_path / "lazily" / "__init__.py").write_text(
         "from typing import TYPE_CHECKING\n"
@@ -122,7 +122,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @pytest.mark.parametrize(("name", "thing"), public_objects())
 def test_public_names_have_docstrings(name: str, thing: object) -> None:
     if not (inspect.isclass(thing) or inspect.isroutine(thing)):
-        return  # a constant such as INFINITE is explained where it is defined
+        return  # a constant such as INFINITE has its docstring where it is defined
     assert inspect.getdoc(thing), f"{name} has no docstring"
     assert not (inspect.isclass(thing) and inspect.getdoc(thing) == inspect.getdoc(object)), name
 
@@ -142,7 +142,7 @@ def test_type_information_is_shipped() -> None:
     assert (PACKAGE / "py.typed").is_file()
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     assert [str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text("utf-8")))] == []
 
 
@@ -160,12 +160,12 @@ def test_functions_are_short_and_have_few_positional_parameters() -> None:
 
 
 def mapped(block: str, root: Path) -> set[Path]:
-    """The files that a block of the map for contributors lists, each with a phrase."""
+    """The files in a block of the map for contributors, with their descriptions."""
     listed, folders = [], [root]
     for line in block.splitlines():
         names, _, phrase = line.strip().partition("  ")
         depth = (len(line) - len(line.lstrip())) // 2
-        assert bool(phrase) == bool(line), f"{line!r} says nothing about what is there"
+        assert bool(phrase) == bool(line), f"{line!r} has no description"
         if names.endswith("/"):
             folders[depth + 1 :] = [folders[depth] / names]
         elif names:
@@ -189,7 +189,7 @@ def test_the_table_of_benchmarks_has_every_file() -> None:
 
 
 def test_no_module_imports_the_package_root() -> None:
-    # The root imports every layer, so importing it from inside would undo the one-way rule that import-linter checks.
+    # The root imports all packages, so importing it from inside would violate the direction of imports.
     offenders = []
     for path in set(MODULES) - {Path(almostsure.__file__)}:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -214,8 +214,8 @@ def test_nothing_is_unpickled_and_nothing_checked_by_assert() -> None:
     assert offenders == []
 
 
-def test_no_module_stands_in_the_way_of_an_export() -> None:
-    """Importing a submodule sets an attribute of its package; where it is named like an export, the export wins."""
+def test_no_module_hides_an_export() -> None:
+    """Importing a submodule sets an attribute of its package; if an export has the same name, the export wins."""
     names = [
         (package, name)
         for package in PACKAGES
@@ -229,7 +229,7 @@ def test_no_module_stands_in_the_way_of_an_export() -> None:
         subprocess.run([sys.executable, "-c", program, package, name], check=True)
 
 
-def test_no_test_lies_in_a_folder_that_is_left_out(pytestconfig: pytest.Config) -> None:
+def test_no_test_is_in_an_ignored_folder(pytestconfig: pytest.Config) -> None:
     folders = {folder for path in TESTS.rglob("test_*.py") for folder in path.relative_to(TESTS).parts[:-1]}
     assert "build" in folders
     left_out = [name for name in folders if any(fnmatch(name, rule) for rule in pytestconfig.getini("norecursedirs"))]
@@ -245,7 +245,7 @@ def test_results_and_settings_cannot_be_changed(package: str) -> None:
 
 
 def test_arrays_are_never_compared_by_accident() -> None:
-    """Of two dataclasses with arrays, == would ask whether an array is true."""
+    """For dataclasses with arrays, == would evaluate the truth of an array."""
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in node.decorator_list):

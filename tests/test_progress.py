@@ -1,4 +1,4 @@
-"""The progress bar: late where somebody looks, and a line per minute where nobody does."""
+"""The progress bar: after a delay on a terminal, a line per minute elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 
 def on_a_terminal(monkeypatch):
-    """Called by each test itself: pytest replaces stderr once more between a test's fixtures and the test."""
+    """Tests call this themselves, since pytest replaces stderr again between fixtures and the test."""
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
@@ -56,7 +56,7 @@ def test_no_stderr_at_all(monkeypatch):
         bar.update(5)
 
 
-def test_silent_while_it_is_quick(monkeypatch):
+def test_short_runs_show_nothing(monkeypatch):
     terminal = on_a_terminal(monkeypatch)
     with Bar("work", 10, notice="much memory") as bar:
         bar.update(5, "half")
@@ -78,7 +78,7 @@ def test_shown_after_the_delay(monkeypatch):
     assert "level 2" in terminal.getvalue()
 
 
-def test_the_last_that_is_told_is_shown_and_of_bars_within_bars_the_first(monkeypatch):
+def test_the_last_update_is_shown_and_only_the_first_of_nested_bars(monkeypatch):
     terminal = on_a_terminal(monkeypatch)
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
@@ -91,7 +91,7 @@ def test_the_last_that_is_told_is_shown_and_of_bars_within_bars_the_first(monkey
             now[0] += 2 * progress.DELAY
             inner.update(3, "unseen")
         outer.update(2, "second")
-        outer.update(9, "third")  # at once, so that it waits
+        outer.update(9, "third")  # too early, so it is delayed
         outer.update(10, "last")
     assert "100%" in terminal.getvalue()
     assert "last" in terminal.getvalue()
@@ -104,7 +104,7 @@ def test_the_last_that_is_told_is_shown_and_of_bars_within_bars_the_first(monkey
 
 
 @pytest.mark.parametrize("long", ["explore", "write_report"])
-def test_exploring_and_reports_show_how_far_they_are(monkeypatch, tmp_path, long):
+def test_explorations_and_reports_show_progress(monkeypatch, tmp_path, long):
     import almostsure as asure
     from almostsure.report import write_report
 
@@ -131,7 +131,7 @@ def test_closed_after_an_error(monkeypatch):
 
     with pytest.raises(RuntimeError, match="stop"):
         work()
-    assert "\x1b[?25h" in terminal.getvalue()  # the cursor is back
+    assert "\x1b[?25h" in terminal.getvalue()  # the cursor is shown again
 
 
 def test_long_runs_of_the_engine_show_their_levels_and_memory(monkeypatch):
@@ -144,4 +144,4 @@ def test_long_runs_of_the_engine_show_their_levels_and_memory(monkeypatch):
     shown = terminal.getvalue()
     assert "minimal budgets" in shown
     assert "states settled" in shown
-    assert "of memory beside the model" in shown
+    assert "of memory in addition to the model" in shown

@@ -1,4 +1,4 @@
-"""Every result at a prompt, in a notebook and as a picture: no dump of fields, and axes that are returned."""
+"""All results at a prompt, in a notebook and as a picture: readable text, and axes that are returned."""
 
 import pytest
 
@@ -36,14 +36,14 @@ RESULTS = ["MDP", "MinimalBudget", "Shield", "Policy", "Solution", "Evaluation",
 RESULTS += ["Frontier", "Suggestion", "LearnedBudget", "Ledger", "Comparison"]
 
 
-def test_numbers_stand_in_one_column(results):
+def test_numbers_are_in_one_column(results):
     lines = str(results["Evaluation"]).splitlines()
     assert len(lines) == 6
     assert all(line[16] == " " and line[17] not in " " for line in lines)
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_result_is_pleasant_at_a_prompt(results, name):
+def test_a_result_is_readable_at_a_prompt(results, name):
     for text in (repr(results[name]), str(results[name])):
         assert f"{name}(" not in text
         assert "array(" not in text
@@ -67,7 +67,7 @@ def test_a_result_is_drawn_on_axes(results, name):
     plt.close("all")
 
 
-def test_models_without_a_map_have_bars_or_say_what_to_do():
+def test_models_without_a_map_have_bars_or_an_error_with_a_remedy():
     mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
     assert asure.minimal_budget(mdp).plot().get_xlabel() == "minimal budget"
     with pytest.raises(ModelError, match="almostsure report draws any model"):
@@ -75,19 +75,19 @@ def test_models_without_a_map_have_bars_or_say_what_to_do():
     plt.close("all")
 
 
-def test_a_policy_is_drawn_with_what_is_left(results):
+def test_a_policy_is_drawn_for_a_remaining_budget(results):
     whole, little = (results["Policy"].plot(remaining=left) for left in (3, 0))
     assert [text.get_text() for text in whole.texts] != [text.get_text() for text in little.texts]
     assert little.get_title() == "with 0 left"
     plt.close("all")
 
 
-def test_an_unknown_measure_is_answered(results):
+def test_an_unknown_measure_gets_a_suggestion(results):
     with pytest.raises(UnknownName, match="Did you mean 'return'"):
         results["Comparison"].plot(measure="returns")
 
 
-def test_what_training_and_counting_bring_is_no_dump_either():
+def test_results_of_training_and_counting_are_readable_too():
     run = learners.ShieldedQ().train("corridor", 3, steps=300, seed=0)
     assert repr(run).startswith("<Training: ")
     assert "array(" not in repr(run)

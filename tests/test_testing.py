@@ -1,4 +1,4 @@
-"""The Hypothesis strategies: everything hostile turns up, and counterexamples become small."""
+"""The Hypothesis strategies: all special cases occur, and counterexamples shrink."""
 
 import subprocess
 import sys
@@ -63,11 +63,11 @@ FEATURES = {
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-def test_hostile_features_turn_up(feature):
+def test_special_cases_occur(feature):
     find(mdps(), FEATURES[feature], settings=settings(max_examples=2000, phases=[Phase.generate]))
 
 
-def test_counterexamples_shrink_to_the_point():
+def test_counterexamples_shrink():
     mdp = find(mdps(), lambda mdp: (budgets(mdp) == -1).any(), settings=FEW)
     assert (mdp.num_states, mdp.num_outcomes) == (1, 1)
     assert mdp.outcomes(0, 0) == [(0, 1.0, 0.0, 1)]
@@ -75,15 +75,15 @@ def test_counterexamples_shrink_to_the_point():
 
 
 @given(mdps(proper=True))
-def test_proper_models_end_whatever_is_played(mdp):
-    """The chance not to have ended after n steps, under the worst policy, goes to 0."""
+def test_proper_models_end_under_every_policy(mdp):
+    """The probability of not having ended after n steps, under the worst policy, tends to 0."""
     alive = (~mdp.is_terminal()).astype(float)
     for _ in range(3000):
         worst = np.add.reduceat(mdp.probability * alive[mdp.successor], mdp.outcome_ptr[:-1])
         alive = np.where(mdp.is_terminal(), 0, np.maximum.reduceat(worst, mdp.choice_ptr[:-1]))
         if alive.max() < 0.5:
             return
-    pytest.fail("a policy goes on for ever")
+    pytest.fail("a policy never ends")
 
 
 @given(mdps(max_states=3, max_actions=2, max_outcomes=2, max_damage=1))
@@ -95,7 +95,7 @@ def test_sizes_are_kept(mdp):
 
 
 @given(transitions())
-def test_transitions_are_what_from_transitions_takes(content):
+def test_transitions_are_arguments_of_from_transitions(content):
     mdp = content.build()
     assert mdp.num_states == content.num_states
     assert all(mdp.is_terminal()[content.terminal])

@@ -1,4 +1,4 @@
-"""After ``python -m almostsure.warm`` nobody waits for a compiler."""
+"""After ``python -m almostsure.warm`` nothing is compiled any more."""
 
 import pkgutil
 import sys
@@ -14,7 +14,7 @@ from almostsure.model.build.grid import grid_family
 
 @pytest.fixture(scope="module")
 def compiled():
-    """The kernels that are compiled, from the moment when all of them should be."""
+    """The names of kernels that are compiled after ``warm``."""
     from numba.core import event
 
     warm.main()

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers and values as text."""
 
 import math
 
@@ -41,7 +41,7 @@ def test_numbers(value, shown):
         (math.nan, "–"),
     ],
 )
-def test_percentages_never_read_0_or_100_where_they_are_not(value, shown):
+def test_percentages_are_only_0_or_100_if_exact(value, shown):
     assert percent(value) == shown
 
 
@@ -52,7 +52,7 @@ def test_values_in_messages_are_cut():
     assert number(2.6, 0) == "3"
 
 
-def test_one_thing_is_one_thing():
+def test_counts_have_singular_and_plural():
     assert [counted(n, "step") for n in (0, 1, 2, 1_000)] == ["0 steps", "1 step", "2 steps", "1,000 steps"]
 
 
@@ -60,7 +60,7 @@ def test_precise_numbers_and_infinities():
     assert [precise(value, 3) for value in (1.23456, -math.inf, math.inf, math.nan)] == ["1.23", "−∞", "∞", "–"]
 
 
-def test_what_there_is_one_of_is_said_in_the_singular():
+def test_reprs_use_the_singular_for_one():
     mdp = asure.from_transitions([0], [0], [0], [1], [0], [0])
     assert repr(mdp).startswith("<MDP: 1 state, 1 choice, 1 outcome, ")
     assert repr(mdp.space).startswith("<Space: 1 state, 1 choice, ")

@@ -1,12 +1,12 @@
-"""Plan and learn policies that never exceed a damage budget: it holds with probability one.
+"""Plan and learn policies that never exceed a damage budget, with probability one.
 
-Three lines answer the first question, which budget the start needs:
+Three lines compute which budget the start needs:
 
     import almostsure as asure
     mdp = asure.example("hazard-map")
     print(asure.minimal_budget(mdp).smallest_budget())
 
-Nothing is imported before it is used.  ``docs/index.md`` is the way into the documentation.
+Nothing is imported before it is used.  The documentation begins at ``docs/index.md``.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What users give: numbers are taken if they are what they should be, never rounded; wrong words name the right one."""
+"""Validates users' arguments: numbers are never rounded, and wrong argument names are answered with the right ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -14,12 +15,12 @@ import numpy.typing as npt
 
 from almostsure.errors import ArgumentError, ModelError, UnknownName, WrongWord, nearest
 
-TO_LEARNER = {  # the discount, where learners are given, or where what is made is given to one
+TO_LEARNER = {  # what to pass instead of a discount to functions that take learners, or whose result a learner takes
     "learners": "learners=[ShieldedQ(discount=…)]",
     "settings": "settings=Settings(discount=…)",
     "shield": "it to the learner, as discount= (gamma= in Stable-Baselines3)",
 }
-# What people type: the parameters that they may mean, and the word for each.
+# Argument names of other libraries: the parameters that they may mean here, and what to pass for each.
 WORDS: dict[str, dict[str, str]] = {
     "gamma": {"discount": "discount"} | TO_LEARNER,
     "discount": TO_LEARNER,
@@ -53,8 +54,8 @@ WORDS: dict[str, dict[str, str]] = {
     "start": {"initial": "initial"},
     "start_state": {"initial": "initial"},
 }
-MAX_BUDGET = 2**31 - 2  # one below what reads "no finite budget suffices"
-MAX_HORIZON = 2**31 - 2  # steps are kept in 32 bits
+MAX_BUDGET = 2**31 - 2  # one below INFINITE
+MAX_HORIZON = 2**31 - 2  # steps are stored in 32 bits
 
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K")
@@ -62,11 +63,11 @@ V = TypeVar("V")
 
 
 def names_right_word(function: F) -> F:
-    """Let a function, or the constructor of a class, refuse ``gamma=`` and the like with the word that it knows.
+    """Make a function or class refuse names of other libraries, such as ``gamma=``, with an error that names its own.
 
-    Only where it has an argument of that meaning, and none of the wrong name: ``horizon`` is right where it means the
-    steps that are left, and wrong where it means ``max_steps``, the cut of an episode.  A misspelled word
-    names the nearest that it knows.
+    A name is refused if the function has another argument of that meaning, and none of that name.  ``horizon``, for
+    example, is right where it means the number of steps that count, and wrong where ``max_steps``, the truncation of
+    episodes, is meant.  For a misspelled name the error suggests the nearest argument.
 
     Examples
     --------
@@ -103,24 +104,21 @@ def names_right_word(function: F) -> F:
 
 
 def whole(name: str, value: object) -> int:
-    """``value`` as an int if it is a whole number, of either sign; 3.0 and NumPy integers are, True is not."""
-    if type(value) is int:  # at once: shields ask at every step
+    """``value`` as an int if it is a whole number of either sign; 3.0 and NumPy integers are, True is not."""
+    if type(value) is int:  # the common case, fast: shields call this at every step
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
-        raise ArgumentError(f"{name} must be a whole number; got {value!r}")
-    try:
-        number = int(value)  # type: ignore[call-overload]
-    except (OverflowError, ValueError):  # ∞, NaN
-        raise ArgumentError(f"{name} must be a whole number; got {value!r}") from None
-    if number != value:
-        raise ArgumentError(f"{name} must be a whole number; got {value!r}")
-    return int(number)
+    if not isinstance(value, bool) and isinstance(value, Real):
+        with suppress(OverflowError, ValueError):  # ∞, NaN
+            number: int = int(value)  # type: ignore[call-overload]
+            if number == value:
+                return number
+    raise ArgumentError(f"{name} must be a whole number; got {value!r}")
 
 
 def count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
-    """``value`` as a whole number from ``least``, up to ``most`` if that is given."""
+    """``value`` as an int if it is a whole number, at least ``least``, and at most ``most`` if that is given."""
     number = whole(name, value)
     if number < least:
         raise ArgumentError(f"{name} must be at least {least}; got {number}")
@@ -152,7 +150,7 @@ def whole_array(name: str, values: npt.ArrayLike) -> npt.NDArray[np.integer[Any]
 
 
 def check_budget(budget: object, name: str = "budget") -> int:
-    """``budget`` as an int, if it is a whole number from 0; 3.0 and NumPy integers are."""
+    """``budget`` as an int if it is a whole number, 0 or more; 3.0 and NumPy integers are."""
     value = check_real(name, budget)
     if not (value >= 0 and value.is_integer()):
         raise ArgumentError(f"{name} must be a whole number, 0 or more; got {budget!r}")
@@ -162,7 +160,7 @@ def check_budget(budget: object, name: str = "budget") -> int:
 
 
 def check_horizon(horizon: object, *, least: int = 1) -> int:
-    """``horizon`` as an int, if it is a number of steps."""
+    """``horizon`` as an int if it is a number of steps."""
     steps = count("horizon", horizon, least=least)
     if steps > MAX_HORIZON:
         raise ArgumentError(f"horizon must be at most {MAX_HORIZON}; got {steps}. Without a horizon every step counts.")
@@ -170,14 +168,14 @@ def check_horizon(horizon: object, *, least: int = 1) -> int:
 
 
 def check_seed(seed: object) -> int:
-    """``seed`` as an int of 64 bits."""
+    """``seed`` as an int if it is a whole number of 64 bits."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
         raise ArgumentError(f"seed must be a whole number, 0 … 2**64 − 1; got {seed!r}")
     return int(seed)
 
 
 def check_discount(discount: object) -> float:
-    """``discount`` as a float in (0, 1]."""
+    """``discount`` as a float if it lies in (0, 1]."""
     value = check_real("discount", discount)
     if not 0 < value <= 1:
         raise ArgumentError(f"discount must lie in (0, 1]; got {value:g}. The default, 1, does not discount.")
@@ -185,7 +183,7 @@ def check_discount(discount: object) -> float:
 
 
 def check_positive(name: str, given: object) -> float:
-    """``given`` as a float that is positive and finite."""
+    """``given`` as a float if it is positive and finite."""
     value = check_real(name, given)
     if not (value > 0 and math.isfinite(value)):
         raise ArgumentError(f"{name} must be positive and finite; got {value:g}")
@@ -193,12 +191,12 @@ def check_positive(name: str, given: object) -> float:
 
 
 def check_tolerance(tolerance: object) -> float:
-    """``tolerance`` as a positive float."""
+    """``tolerance`` as a float if it is positive and finite."""
     return check_positive("tolerance", tolerance)
 
 
 def check_real(name: str, value: object) -> float:
-    """``value`` as a float, if it is a real number; not a bool, not NaN."""
+    """``value`` as a float if it is a real number; bools and NaN are not."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ArgumentError(f"{name} must be a number; got {value!r}")
     try:
@@ -211,20 +209,20 @@ def check_real(name: str, value: object) -> float:
 
 
 def one_of(what: str, given: object, known: Collection[str]) -> None:
-    """Raise UnknownName, which suggests the nearest and lists them all, unless ``given`` is one of the known words."""
+    """Raise UnknownName, which suggests the nearest name and lists all, unless ``given`` is one of the known names."""
     if not isinstance(given, str) or given not in known:
         raise UnknownName(what, given, known, f"There are: {', '.join(known) or 'none'}.")
 
 
 def mapping(name: str, given: Mapping[K, V] | None, what: str) -> Mapping[K, V]:
-    """``given`` if it maps, as ``what`` says, something to something; an empty mapping where there is none."""
+    """``given`` if it is a mapping, an empty one for None; ``what`` says in messages what must map to what."""
     if given is not None and not isinstance(given, Mapping):
         raise ModelError(f"{name} must map {what}; got {given!r:.80}")
     return given or {}
 
 
 def as_python(value: Any) -> Any:
-    """A number of NumPy's as Python's own; anything else as it is."""
+    """A NumPy scalar as a Python number; any other value unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -1,30 +1,30 @@
-"""Every exception of the package, as one tree.
+"""All exceptions of the package, in one tree.
 
     AlmostSureError
     ├── ModelError (ValueError)          a model, or the data for one, is malformed
     │   ├── UnknownName (LookupError)    a state, action, label, file or example that does not exist
-    │   └── PolicyError                  a policy plays what a state does not have, or is no distribution
+    │   └── PolicyError                  a policy plays an action that a state does not have, or is not a distribution
     ├── ArgumentError (ValueError)       a number is outside its range: a budget, risk, discount, tolerance, …
     │   └── WrongWord (TypeError)        an argument has another name here, such as discount instead of gamma
     ├── FileError                        a file cannot be read or written
     │   └── CorruptFile                  … because its contents are damaged, foreign or hostile
     ├── ModelMismatch                    a budget, shield or policy belongs to another model
-    ├── CertificateError                 a budget is not what it claims to be
-    ├── NoSafeAction                     no action keeps the remaining budget: never a default instead
+    ├── CertificateError                 a budget fails the check of its certificate
+    ├── NoSafeAction                     no action keeps the remaining budget; there is never a default action
     ├── Infeasible                       the constraint cannot be met from the initial state
-    ├── UnboundedReturn                  the return can be driven to plus infinity
-    ├── LimitReached                     a limit was hit before the answer was exact
-    ├── NotEnoughMemory (MemoryError)    refused before the machine would have run out
+    ├── UnboundedReturn                  the return is unbounded above
+    ├── LimitReached                     a limit was reached before the answer was exact
+    ├── NotEnoughMemory (MemoryError)    a run would need more memory than the machine has
     └── MissingExtra (ImportError)       an optional dependency is not installed
 
     KeyboardInterrupt
-    └── Interrupted                      Ctrl-C, with what could be kept
+    └── Interrupted                      Ctrl-C, with the partial result
 
-``Interrupted`` is no AlmostSureError and no Exception, so that neither ``except Exception`` nor
-``except AlmostSureError`` swallows Ctrl-C.
+``Interrupted`` is neither an AlmostSureError nor an Exception, so ``except Exception`` and ``except AlmostSureError``
+do not swallow Ctrl-C.
 
 Messages have the form *what* must *rule*; got *value* at *place*. *Remedy.*  The pieces are fields too:
-``err.state``, ``err.action``, ``err.choice`` and so on, ``None`` where they do not apply.
+``err.state``, ``err.action``, ``err.choice`` and so on, ``None`` if they do not apply.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from typing import Any, final
 
 
 class AlmostSureError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose."""
 
 
 class ModelError(AlmostSureError, ValueError):
@@ -73,15 +73,15 @@ class UnknownName(ModelError, LookupError):
 
 
 class PolicyError(ModelError):
-    """A policy, given as a table or a function, does not fit its model's actions or is no distribution."""
+    """A policy plays an action that its state does not have, or is not a distribution."""
 
 
 class ArgumentError(AlmostSureError, ValueError):
-    """A number given to a function lies outside its range."""
+    """An argument of a function is outside its range, or of a wrong type."""
 
 
 class WrongWord(ArgumentError, TypeError):
-    """An argument that has another name here; ``word`` is that name."""
+    """An argument has another name here; ``word`` is that name."""
 
     def __init__(self, function: str, given: str, word: str) -> None:
         super().__init__(f"{function} has no argument {given}: pass {word + '=' * word.isidentifier()}")
@@ -97,15 +97,15 @@ class FileError(AlmostSureError):
 
 
 class CorruptFile(FileError):
-    """A file is truncated, damaged, foreign, or lies about its contents."""
+    """A file is truncated or damaged, was written by another program, or contradicts itself."""
 
 
 class ModelMismatch(AlmostSureError):
-    """A budget, shield or policy belongs to another model than the one given."""
+    """A budget, shield or policy belongs to a model other than the given one."""
 
 
 class CertificateError(AlmostSureError):
-    """A budget breaks its certificate; the first state and choice that do so are fields."""
+    """A budget fails the check of its certificate; ``state`` and ``choice`` are the first that violate it."""
 
     def __init__(self, message: str, *, state: int | None = None, choice: int | None = None) -> None:
         super().__init__(message)
@@ -114,7 +114,7 @@ class CertificateError(AlmostSureError):
 
 
 class NoSafeAction(AlmostSureError):
-    """No action of a state keeps its remaining budget.  There is never a default action instead."""
+    """No action of a state keeps the remaining budget.  There is never a default action."""
 
     def __init__(self, message: str, *, state: int | None = None, remaining: int | None = None) -> None:
         super().__init__(message)
@@ -123,7 +123,7 @@ class NoSafeAction(AlmostSureError):
 
 
 class Infeasible(AlmostSureError):
-    """The constraint cannot be met from the initial state; ``needed`` is what would suffice."""
+    """The constraint cannot be met from the initial state; ``needed`` is the least budget or limit that suffices."""
 
     def __init__(self, message: str, *, needed: float | None = None) -> None:
         super().__init__(message)
@@ -131,7 +131,7 @@ class Infeasible(AlmostSureError):
 
 
 class UnboundedReturn(AlmostSureError):
-    """The return can be driven to plus infinity; ``cycle`` holds the states with which."""
+    """The return is unbounded above; ``cycle`` has the states of a cycle that collects reward indefinitely."""
 
     def __init__(self, message: str, *, cycle: tuple[int, ...] = ()) -> None:
         super().__init__(message)
@@ -139,10 +139,7 @@ class UnboundedReturn(AlmostSureError):
 
 
 class LimitReached(AlmostSureError):
-    """A limit was reached before the answer was exact.  Never a quiet success.
-
-    ``solution`` is the best that was found, with the bounds that were reached, or None.
-    """
+    """A limit was reached before the answer was exact; ``solution`` is the best one found, with its bounds, or None."""
 
     def __init__(self, message: str, *, solution: Any = None) -> None:
         super().__init__(message)
@@ -150,7 +147,7 @@ class LimitReached(AlmostSureError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a long run; ``kept`` holds what is usable of its result."""
+    """Ctrl-C during a long run; ``kept`` is the usable part of its result."""
 
     def __init__(self, message: str, *, kept: Any = None) -> None:
         super().__init__(message)
@@ -158,11 +155,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 class NotEnoughMemory(AlmostSureError, MemoryError):
-    """The run would not fit; raised before it starts."""
+    """A run would need more memory than the machine has; raised before it starts."""
 
 
 class MissingExtra(AlmostSureError, ImportError):
-    """An optional dependency is not installed; the message holds the install command."""
+    """An optional dependency is not installed; the message has the install command."""
 
     def __init__(self, module: str, extra: str) -> None:
         super().__init__(f"this needs {module}, which is not installed. Run: pip install 'almostsure[{extra}]'")
@@ -170,7 +167,7 @@ class MissingExtra(AlmostSureError, ImportError):
 
 
 def optional(module: str, extra: str, *parts: str) -> Any:
-    """A module of an optional dependency, with those of its parts that must be loaded; MissingExtra without it."""
+    """Import a module of an optional dependency, and the listed submodules; MissingExtra if it is not installed."""
     try:
         for part in parts:
             import_module(f"{module}.{part}")
@@ -181,9 +178,9 @@ def optional(module: str, extra: str, *parts: str) -> Any:
 
 @final
 class Blame:
-    """Around code of others: an error of theirs becomes a ModelError, whose message begins with what ``what`` returns.
+    """A context manager for calls of users' code: turns their errors into a ModelError whose message begins ``what()``.
 
-    Our own errors and Ctrl-C pass.  A function, since nobody needs the words as long as all is well.
+    Errors of this package and Ctrl-C pass.  ``what`` is a function, since the text is only needed after an error.
     """
 
     __slots__ = ("what", "where")
@@ -200,7 +197,7 @@ class Blame:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like ``name``, or None if nothing is close."""
+    """The known name that is most similar to ``name``, or None if none is close."""
     names = list(known)
     by_lower = {k.lower(): k for k in reversed(names)}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
@@ -209,9 +206,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Put off Ctrl-C until the block is done, so that it leaves nothing half-written."""
+    """Delay Ctrl-C until the end of the block, so that it leaves nothing half-written."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # Ctrl-C never strikes here
+        yield  # Ctrl-C is raised in the main thread only
         return
     pressed: list[int] = []
 

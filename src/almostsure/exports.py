@@ -1,7 +1,7 @@
-"""Exports that are imported when they are first used, so that importing a package costs nothing.
+"""Exports that are imported on first use, so that importing a package costs nothing.
 
-A package imports what it exports under ``TYPE_CHECKING``, in the words that type checkers, editors and readers know,
-and names it in ``__all__``; a test compares the two.  Otherwise its ``__getattr__`` reads there where a name lives.
+A package imports its exports under ``TYPE_CHECKING``, as type checkers, editors and readers expect, and lists them in
+``__all__``; a test compares the two.  At run time its ``__getattr__`` finds the module of a name in these imports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def on_demand(package: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package that imports its exports under ``TYPE_CHECKING``; ``dir`` lists them, too."""
+    """The ``__getattr__`` of a package that imports its exports under ``TYPE_CHECKING``; also adds them to ``dir``."""
     module = sys.modules[package]
 
     def attribute(name: str) -> Any:
@@ -23,7 +23,7 @@ def on_demand(package: str) -> Callable[[str], Any]:
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}{_elsewhere(package, name)}")
         value = import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
-        setattr(module, name, value)  # the next access finds it at once
+        setattr(module, name, value)  # the next access finds it directly
         return value
 
     def names() -> list[str]:
@@ -35,11 +35,11 @@ def on_demand(package: str) -> Callable[[str], Any]:
 
 @cache
 def _homes(package: str) -> dict[str, str]:
-    """The module of each name that a package imports under ``TYPE_CHECKING``; of a submodule, the package."""
+    """The module of each name that a package imports under ``TYPE_CHECKING``; for a submodule, the package."""
     import ast
 
     spec = sys.modules[package].__spec__
-    source = spec.loader.get_source(package)  # type: ignore[union-attr]  # a package that runs has a loader
+    source = spec.loader.get_source(package)  # type: ignore[union-attr]  # an imported package has a loader
     if source is None:
         raise ImportError(f"{package} must be installed with the source of its __init__.py, which lists the exports")
     return {
@@ -53,12 +53,12 @@ def _homes(package: str) -> dict[str, str]:
 
 
 def package_version() -> str:
-    """The version of the package, whose root is always loaded."""
+    """The version of the package; ``almostsure`` is always imported."""
     return str(sys.modules["almostsure"].__version__)
 
 
 def _elsewhere(package: str, name: str) -> str:
-    """Which subpackage exports a name, as the end of a sentence; nothing is imported to find it."""
+    """The end of a message: which subpackage exports a name, found without importing any."""
     root = Path(sys.modules[package].__path__[0])
     for path in () if name.startswith("_") else [*sorted(root.rglob("__init__.py")), root / "errors.py"]:
         text = path.read_text(encoding="utf-8") if path.exists() else ""

@@ -1,11 +1,10 @@
-"""Files: which kinds there are, and how they are written and read.
+"""Files: their kinds, and how they are written and read.
 
-A file is written all at once, so that readers see the old content or the new one and never half of it.
+Files are written atomically: readers see the old content or the new content, never a part of it.
 
-Minimal budgets, shields, policies and what was learned are safetensors files: arrays and a few strings, nothing that
-could run when it is read.  Each carries what it holds (``format``), a ``version``, the fingerprint of its ``model``,
-and a checksum (``sha256``) of all this, of its other strings and of its arrays.  A file whose content does not have
-its checksum is refused.
+Minimal budgets, shields, policies and learned results are safetensors files: arrays and a few strings, and no code that
+reading could run.  Each has its kind (``format``), a ``version``, the fingerprint of its ``model``, and a checksum
+(``sha256``) of all these, of its other strings and of its arrays.  A file whose checksum is wrong is refused.
 """
 
 from __future__ import annotations
@@ -29,31 +28,31 @@ from almostsure.errors import ArgumentError, CertificateError, CorruptFile, File
 UMB = (".umb",)
 MAPS = (".txt", ".map")
 PRISM, JANI, DRN = (".prism", ".pm", ".nm", ".sm"), (".jani",), (".drn", ".drn.gz")
-STORM = (*PRISM, *JANI, *DRN)  # what from_prism reads
+STORM = (*PRISM, *JANI, *DRN)  # read by from_prism
 MODELS = (*UMB, *MAPS, *STORM)
-TENSORS = (".safetensors",)  # minimal budgets, shields, policies and what was learned
+TENSORS = (".safetensors",)  # minimal budgets, shields, policies and learned results
 LOGS = (".csv", ".parquet", ".pq")
 HTML = (".html", ".htm")
-NOT_TENSORS = (  # endings by which people and programs would take our arrays for something else
+NOT_TENSORS = (  # endings that would be misleading for safetensors files
     *MODELS, *LOGS, *HTML, ".tsv", ".json", ".jsonl", ".npy", ".npz", ".pkl", ".pickle", ".zip", ".py", ".h", ".c",
     ".png", ".pdf", ".svg",
 )  # fmt: skip
-OTHERS = {  # what a file holds, where the kind alone does not tell who reads it
+OTHERS = {  # descriptions of the kinds whose name alone does not tell which function reads them
     "upper": "the budgets of a continuous system, which UpperBudget.load of almostsure.abstract reads",
     "cell policy": "the policy of a continuous system, which CellPolicy.load of almostsure.abstract reads",
 }
 
 VERSION = "2"  # 1 had no checksum
 CHECKSUM = "sha256"
-TEMPORARY = (".almostsure-", ".tmp")  # how the names of files that are being written begin and end
+TEMPORARY = (".almostsure-", ".tmp")  # the beginning and the end of the names of files that are being written
 MINUTE = 60.0  # seconds
-LARGE = 1 << 24  # bytes
+LARGE = 1 << 24  # bytes from which freed memory is returned to the system
 
 
 def file_name(path: object, order: str = "") -> str:
-    """``path`` as text; anything else is refused, a model for example where arguments were swapped.
+    """``path`` as text; anything else is refused, such as a model if arguments were swapped.
 
-    ``order`` is how the arguments are to be given, for the message.
+    ``order`` is the call with its arguments in the right order, for the message.
     """
     name = os.fspath(path) if isinstance(path, PathLike) else path
     if not isinstance(name, str):
@@ -63,10 +62,10 @@ def file_name(path: object, order: str = "") -> str:
 
 
 def give_back(size: int) -> None:
-    """Return freed memory to the system after so many bytes were used, if that is much: the C library may keep half.
+    """Return freed memory to the system if ``size`` bytes, used before, are many: the C library may keep half of it.
 
-    Looking for it takes milliseconds, which small models are not worth.  It is here and not in ``memory.py`` since what
-    checks certificates reads files, and loads no more than it needs.
+    This takes milliseconds, so it is not done for small models.  It is here and not in ``memory.py`` because checkers
+    of certificates read files, and import no more than they need.
     """
     if size < LARGE:
         return
@@ -76,12 +75,12 @@ def give_back(size: int) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: str | PathLike[str]) -> Iterator[BinaryIO]:
-    """Open ``path`` for writing; it changes only when the block ends without an error.
+    """Open ``path`` for writing; it only changes when the block ends without an error.
 
-    The bytes go to a new file in the same folder, which is flushed to the disk and then takes the place of the
-    old one.  After any failure, Ctrl-C included, the old file is as it was and the new one is gone; what a killed
-    process has left there is removed by the next one that writes to the folder.  A symbolic link stays a link: the
-    file that it points to is replaced.
+    The content is written to a temporary file in the same folder, which is flushed to disk and then replaces the old
+    file.  After any failure, Ctrl-C included, the old file is unchanged and the temporary one removed; the one of a
+    killed process is removed by the next process that writes to the folder.  A symbolic link stays a link: the file
+    that it points to is replaced.
 
     Raises
     ------
@@ -111,14 +110,14 @@ def atomic_write(path: str | PathLike[str]) -> Iterator[BinaryIO]:
             os.unlink(temporary)
         if isinstance(error, OSError):
             raise FileError(
-                f"cannot write {os.fspath(path)!r}: {error.strerror or error}. What was there before is unchanged.",
+                f"cannot write {os.fspath(path)!r}: {error.strerror or error}. Any earlier file is unchanged.",
                 path=path,
             ) from error
         raise
 
 
 def _lock(file: BinaryIO) -> bool:
-    """Lock a file until it is closed or its process ends; False if another process has done so."""
+    """Lock a file until it is closed or the process ends; False if it is locked already, or cannot be."""
     try:
         import fcntl
     except ImportError:  # not on this system
@@ -131,7 +130,7 @@ def _lock(file: BinaryIO) -> bool:
 
 
 def _remove_leftovers(folder: str) -> None:
-    """Remove new files that nobody has written to for a minute, and nobody has open: their processes were killed."""
+    """Remove the temporary files of killed processes: those that are not locked, and unchanged for a minute."""
     with os.scandir(folder) as entries:
         names = [entry.path for entry in entries if entry.name.startswith(TEMPORARY[0])]
     for name in names:
@@ -161,22 +160,22 @@ def save_tensors(
 
 
 def checksum(arrays: Mapping[str, npt.NDArray[Any]], header: Mapping[str, str]) -> str:
-    """SHA-256 of names, types, shapes and contents, whatever order they have in a file."""
+    """SHA-256 of names, types, shapes and contents, independent of their order in the file."""
     described = [[name, arrays[name].dtype.str, arrays[name].shape] for name in sorted(arrays)]
-    told = {name: header[name] for name in sorted(header) if name != CHECKSUM}
-    result = hashlib.sha256(json.dumps([told, described]).encode())
+    strings = {name: header[name] for name in sorted(header) if name != CHECKSUM}
+    result = hashlib.sha256(json.dumps([strings, described]).encode())
     for name in sorted(arrays):
         result.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
     return result.hexdigest()
 
 
 def tensors_kind(path: str | PathLike[str]) -> str | None:
-    """What a file of :func:`save_tensors` holds ("budget", "shield", "policy"); None for any other file."""
+    """The kind of a file written by :func:`save_tensors` ("budget", "shield", "policy"); None for any other file."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with open(path, "rb") as file:
-            if file.read(9)[8:] != b"{":  # a header follows its length
+            if file.read(9)[8:] != b"{":  # the header, after its length
                 return None
         with safe_open(os.fspath(path), framework="np") as tensors:
             package, _, kind = (tensors.metadata() or {}).get("format", "").partition(" ")
@@ -188,9 +187,9 @@ def tensors_kind(path: str | PathLike[str]) -> str | None:
 def load_tensors(
     path: str | PathLike[str], *, kind: str, model: str | None
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
-    """Read arrays and strings of a file of the given kind that belongs to the model with this fingerprint.
+    """Read the arrays and strings of a file of the given kind, for the model with the fingerprint ``model``.
 
-    With None, whoever reads it must call :func:`check_fingerprint` once the model is known.
+    If that is None, the caller must call :func:`check_fingerprint` once the model is known.
     """
     shown = file_name(path)
     arrays, strings = _read(path, kind)
@@ -210,25 +209,25 @@ def load_tensors(
 
 
 def check_fingerprint(path: str | PathLike[str], strings: Mapping[str, str], *, kind: str, model: str) -> None:
-    """Refuse a file whose strings say that it belongs to a model with another fingerprint."""
+    """Raise ModelMismatch if a file belongs to a model with another fingerprint."""
     if strings.get("model") != model:
         raise ModelMismatch(
             f"the {kind} in {os.fspath(path)!r} belongs to another model ({str(strings.get('model'))[:16]}) "
-            f"than the one given ({model[:16]}). Load the model that it was made for, or make it anew."
+            f"than the given one ({model[:16]}). Load the model that it was made for, or make it anew."
         )
 
 
 @contextlib.contextmanager
 def must_hold(path: str | PathLike[str] | None, what: str) -> Iterator[None]:
-    """Around code that makes ``what`` of the content of a file: CorruptFile if it does not hold that."""
+    """A context manager for code that builds ``what`` from a file's content: CorruptFile if the content is invalid."""
     try:
         yield
     except (ValueError, LookupError, CertificateError, Infeasible) as error:
         raise CorruptFile(f"{path!s} does not hold {what}: {error}", path=path) from error
 
 
-def _other_kind(path: str | PathLike[str], kind: str, told: str) -> CorruptFile:
-    package, _, other = told.partition(" ")
+def _other_kind(path: str | PathLike[str], kind: str, stored: str) -> CorruptFile:
+    package, _, other = stored.partition(" ")
     what = f"it holds {OTHERS.get(other, 'a ' + other)}"
     if package != "almostsure" or not other:
         what = "almostsure did not write it"
@@ -254,11 +253,11 @@ def _read(path: str | PathLike[str], kind: str) -> tuple[dict[str, npt.NDArray[A
     except (SafetensorError, TypeError, AttributeError) as error:  # the latter two: a type that NumPy does not have
         raise CorruptFile(f"{os.fspath(path)!r} is damaged or not a {kind} file: {error}", path=path) from error
     except OSError as error:
-        raise FileError(f"cannot read {os.fspath(path)!r}: {_why(path, error)}.", path=path) from error
+        raise FileError(f"cannot read {os.fspath(path)!r}: {_reason(path, error)}.", path=path) from error
 
 
-def _why(path: str | PathLike[str], error: OSError) -> str:
-    """Why a file cannot be read, in words."""
+def _reason(path: str | PathLike[str], error: OSError) -> str:
+    """The reason why a file cannot be read, for a message."""
     if os.path.isdir(path):
         return "it is a folder, not a file"
     return "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""How much memory a run will take, whether the machine has it, and how not to take more."""
+"""Memory: how much is available, refusing runs that need more, and arrays that use it well."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def available() -> int | None:
-    """Bytes that can still be had, or None if the system does not say."""
+    """The available memory in bytes, or None if the system does not tell."""
     limits = [value for value in (_from_meminfo(), _from_cgroup()) if value is not None]
     return min(limits) if limits else None
 
@@ -44,29 +44,29 @@ def _from_cgroup() -> int | None:
 
 
 def _cached() -> int:
-    """Bytes that hold pages of files: the system takes them back when it needs them."""
+    """Bytes of the page cache, which the system frees when it needs them."""
     lines = (line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
     return sum(int(size) for name, size in lines if name in ("active_file", "inactive_file"))
 
 
 def require(needed: int, what: str, remedy: str) -> None:
-    """Refuse a run that would not fit, rather than be killed half-way."""
+    """Refuse a run that would not fit, before the system kills it halfway."""
     have = available()
     if have is not None and needed > have:
-        raise NotEnoughMemory(f"{what} needs about {show(needed)} of memory; {show(have)} can be had. {remedy}")
+        raise NotEnoughMemory(f"{what} needs about {show(needed)} of memory; {show(have)} is available. {remedy}")
 
 
 def show(size: int) -> str:
-    """A size as people read it."""
+    """A size in MiB or GiB."""
     return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
 
 
 def side_by_side(kind: type[np.generic], *sizes: int) -> list[npt.NDArray[Any]]:
-    """Arrays of given sizes, not filled, in one piece of memory: large pieces get large pages, which are quicker."""
+    """Uninitialised arrays of given sizes in one block of memory: large blocks get large pages, which are faster."""
     return np.split(np.empty(sum(sizes), kind), np.cumsum(sizes)[:-1])
 
 
 def untouched(size: int) -> npt.NDArray[np.float64]:
-    """Zeros that take memory only where they are written to; NumPy may take them from what was freed, and clear it."""
+    """Zeros that take memory only where they are written; NumPy's may reuse freed memory, and clear all of it."""
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}  # not on Windows
     return np.frombuffer(mmap.mmap(-1, 8 * max(size, 1), **private), np.float64, size)

@@ -1,4 +1,4 @@
-"""Matplotlib, which is an extra, is asked for in one place."""
+"""Matplotlib figures and axes; Matplotlib is an extra, and only required here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that belongs to no window; MissingExtra without Matplotlib."""
+    """An empty figure without a window, its size in inches; MissingExtra without Matplotlib."""
     require()
     from matplotlib.figure import Figure
 
@@ -20,12 +20,12 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
-    """The axes to draw on: those that are given, or those of a new figure of pyplot, which notebooks show."""
+    """The axes to draw on: the given ones, or those of a new pyplot figure, which notebooks show."""
     return panels(1, width, height)[0] if ax is None else ax
 
 
 def panels(number: int, width: float, height: float, **options: Any) -> list[Axes]:
-    """Axes side by side in a new figure of pyplot; MissingExtra without Matplotlib."""
+    """Axes side by side in a new pyplot figure; MissingExtra without Matplotlib."""
     require()
     import matplotlib.pyplot as plt
 
@@ -34,7 +34,7 @@ def panels(number: int, width: float, height: float, **options: Any) -> list[Axe
 
 
 def tidy(axes: Axes) -> None:
-    """A faint grid, and no frame where nothing is read off."""
+    """Draw a faint grid, and remove the frame at the top and on the right."""
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -1,4 +1,4 @@
-"""What people see while they wait: a progress bar; without a terminal, a line now and then."""
+"""Progress of long runs: a bar on a terminal, and a line per minute elsewhere."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 DELAY = 2.0  # seconds before a bar is shown
-PAUSE = 0.1  # seconds between two changes of it: more of them nobody sees
-LINES = 60.0  # seconds before a line without a terminal, which may be a log
+PAUSE = 0.1  # seconds between two redraws
+LINES = 60.0  # seconds between two lines without a terminal, which may go to a log
 
 
 class Bar:
-    """Shows how far a long run has come, on standard error, and what it will cost.
+    """Shows the progress of a long run on standard error; without a terminal, one line per minute.
 
-    It may be told as often as one likes.  Of bars within bars, the first that appears is the one that is shown.
-    Without a terminal it is a line per minute.
+    Calls of ``update`` may be frequent.  Of nested bars, only the first that becomes due is shown.
 
     Parameters
     ----------
     title
-        What is running.
+        The name of the run.
     total
-        How much there is to do; None where nobody knows.
+        The amount of work; None if unknown.
     notice
         A line to print when the bar appears, such as an estimate of memory.
     """
@@ -39,11 +38,11 @@ class Bar:
         self._is_drawn = sys.stderr is not None and sys.stderr.isatty()
         self._begun = time.monotonic()
         self._due = self._begun + (DELAY if self._is_drawn else LINES)
-        self._late: tuple[int, str] | None = None  # what was told last and is not shown yet
+        self._late: tuple[int, str] | None = None  # the last update, if it is not shown yet
         self._progress: Progress | None = None
 
     def update(self, done: int, note: str = "") -> None:
-        """Say that ``done`` of the total is done."""
+        """Report that ``done`` of the total is done."""
         if sys.stderr is None or Bar.shown not in (None, self):
             return
         self._late = done, note
@@ -54,13 +53,13 @@ class Bar:
         if self._is_drawn:
             self._show()
         else:
-            self._say(done, note, round((now - self._begun) / 60))
+            self._print_line(done, note, round((now - self._begun) / 60))
 
-    def _say(self, done: int, note: str, minutes: int) -> None:
+    def _print_line(self, done: int, note: str, minutes: int) -> None:
         """One line, for logs and pipes."""
-        come = f"{done:,}" if self.total is None else f"{done:,} of {self.total:,}"
-        words = ", ".join(filter(None, (come, note, self.notice)))
-        print(f"{self.title}: {words}; after {minutes:,} min", file=sys.stderr, flush=True)
+        share = f"{done:,}" if self.total is None else f"{done:,} of {self.total:,}"
+        text = ", ".join(filter(None, (share, note, self.notice)))
+        print(f"{self.title}: {text}; after {minutes:,} min", file=sys.stderr, flush=True)
 
     def _show(self) -> None:
         if self._progress is None:

@@ -1,4 +1,4 @@
-"""``python -m almostsure.warm``: compile the kernels now, so that no first use has to wait for them."""
+"""``python -m almostsure.warm``: compile the kernels ahead of time, so that no first use waits for the compiler."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _horizons_and_risks() -> None:
 
 
 def _grids() -> None:
-    for name in ("Pendulum-v1", "MountainCar-v0"):  # levels, and arrival
-        for cells in ((10, 10), (300, 3)):  # whose numbers fit one byte, and two
+    for name in ("Pendulum-v1", "MountainCar-v0"):  # the levels, and the steps to a goal
+        for cells in ((10, 10), (300, 3)):  # cell numbers of one byte, and of two
             known(name, grid=known(name).grid.with_cells(cells)).minimal_budget()
 
 

@@ -1,4 +1,4 @@
-"""Numbers and values as people read them: the same in messages, in tables of the command, and in the report."""
+"""Formats numbers and values for messages, for the tables of the command, and for the report."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ TINY = 5e-7  # a probability below this reads "almost 0"
 
 
 def brief(value: object, longest: int = 80) -> str:
-    """A value as a message shows it: as Python writes it, and not too much of it."""
+    """The ``repr`` of a value for a message, cut to about ``longest`` characters."""
     text = repr(value)
     return text if len(text) <= longest else text[: longest - 3] + "…"
 
 
 def state_of_example(parts: Mapping[Any, Any] | None = None) -> str:
-    """What to pass as ``state_of``, as an example: a tuple of the entries that an observation has.
+    """An example of the argument ``state_of``: a function that returns a tuple of the observation's entries.
 
-    ``parts`` has these entries, or their spaces, by name.  States are hashable, so arrays among them become tuples.
+    ``parts`` has these entries, or their spaces, by name.  States are hashable, so arrays become tuples.
     """
     entries = []
     for name, part in (parts or {}).items():
@@ -31,12 +31,12 @@ def state_of_example(parts: Mapping[Any, Any] | None = None) -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """So many things: "1 step", "2,000 steps"."""
+    """A number and a noun: "1 step", "2,000 steps"."""
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number with at most so many decimals; ∞ for infinity, – for NaN, and never 0 for what is not 0."""
+    """A number with at most ``digits`` decimals; ∞ for infinity, – for NaN, and 0 only for 0."""
     if math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -48,12 +48,12 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def precise(value: float, digits: int = 10) -> str:
-    """A number with so many significant digits, and infinities as :func:`number` writes them."""
+    """A number with ``digits`` significant digits; infinities and NaN as in :func:`number`."""
     return f"{value:.{digits}g}" if math.isfinite(value) else number(value)
 
 
 def percent(probability: float) -> str:
-    """A probability as a percentage; one that is not 0 or 1 never reads as if it were."""
+    """A probability as a percentage; 0 % and 100 % only for 0 and 1."""
     if math.isnan(probability):
         return "–"
     if probability <= 0:

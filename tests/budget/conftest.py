@@ -1,7 +1,7 @@
-"""Random models by the thousand, and the slow truths that engines are compared with.
+"""Thousands of random models, and slow reference solutions for comparison.
 
-A test of one small model is mostly overhead, so thousands of them are put side by side into one *crowd*: a single
-model whose parts know nothing of each other.  Engines solve it in one go; ``Crowd.model`` takes one out again.
+Testing one small model is mostly overhead, so thousands of them are combined into a *crowd*: one model with
+disconnected parts.  Engines solve it in one run; ``Crowd.model`` extracts a part.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Crowd:
         return self.union.model(number).build()
 
     def part(self, number: int, values: np.ndarray) -> np.ndarray:
-        """What an array of the crowd's states or choices says about one of its models."""
+        """The part of an array of the crowd's states or choices that belongs to one of its models."""
         begin, end = self.union.first[number : number + 2]
         if values.size == self.mdp.num_choices:
             begin, end = self.union.choice_ptr[[begin, end]]
@@ -56,7 +56,7 @@ def random_crowd(
 
 
 def by_algorithm_1(crowd: Crowd):
-    """Algorithm 1 on all models at once: what exceeds |S| · max d, with the S *of its own model*, is ∞."""
+    """Algorithm 1 on all models at once: values above |S| · max d, with the S *of the own model*, are ∞."""
     most = crowd.sizes * max(int(crowd.mdp.damage.max()), 1)
     bound = np.repeat(most, crowd.sizes)[crowd.choice_states]
     k = np.zeros(crowd.mdp.num_choices, np.int64)
@@ -69,7 +69,7 @@ def by_algorithm_1(crowd: Crowd):
 
 
 def budget_of(mdp: MDP, answer) -> MinimalBudget:
-    """The answer of an engine, as users get it."""
+    """The answer of an engine as a MinimalBudget."""
     cap = None if answer.cap == NO_CAP else answer.cap
     return MinimalBudget(mdp=mdp, of_state=answer.of_state, of_choice=answer.of_choice, rank=answer.rank, cap=cap)
 
@@ -88,5 +88,5 @@ def algorithm_1_of_crowd():
 
 @pytest.fixture(scope="session")
 def as_budget():
-    """Turns an engine's answer into a Budget."""
+    """Converts an engine's answer to a MinimalBudget."""
     return budget_of

@@ -1,4 +1,4 @@
-"""Every engine against every other, against Algorithm 1, brute force and Storm, on tens of thousands of models."""
+"""All engines against each other, Algorithm 1, brute force and Storm, on tens of thousands of models."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_wide_indices_give_the_same(solved):
 
 @settings(max_examples=60)
 @given(mdps(max_states=5, max_damage=3), st.data())
-def test_an_outcome_more_never_lowers_and_a_choice_more_never_raises(mdp, data):
+def test_an_added_outcome_never_lowers_and_an_added_choice_never_raises(mdp, data):
     before = minimal_budget(mdp)
     choice = mdp.outcome_choices()
     columns = [
@@ -161,7 +161,7 @@ def test_probabilities_do_not_matter(mdp):
 
 
 def worst_damage(edges, count):
-    """The most damage of any walk from each state of a graph with edges (s, t, d); ∞ if a cycle hurts."""
+    """The largest damage of any walk from each state of a graph with edges (s, t, d); ∞ if a cycle does damage."""
     reach = np.eye(count, dtype=bool)
     for s, t, _ in edges:
         reach[s, t] = True
@@ -171,7 +171,7 @@ def worst_damage(edges, count):
     for s, t, d in edges:
         if d and reach[t, s]:
             worst[reach[:, s]] = INFINITE
-    for _ in range(count):  # what is finite is attained without repeating a state
+    for _ in range(count):  # finite maxima are attained without repeating a state
         for s, t, d in edges:
             if worst[t] < INFINITE:
                 worst[s] = max(worst[s], worst[t] + d)
@@ -179,7 +179,7 @@ def worst_damage(edges, count):
 
 
 def by_brute_force(mdp):
-    """k* as the best of all memoryless strategies."""
+    """k* as the minimum over all memoryless strategies."""
     count = mdp.num_states
     per_choice = [
         list(zip(mdp.successor[b:e].tolist(), mdp.damage[b:e].tolist(), strict=True))
@@ -207,7 +207,7 @@ def test_equals_the_best_memoryless_strategy(crowds, max_damage, seed):
 
 
 def unfolded(mdp, budget):
-    """The model on (state, remaining budget), with one more state for having overspent."""
+    """The model on (state, remaining budget), with one more state that means "overspent"."""
     count = mdp.num_states
     over = (budget + 1) * count
     choice = mdp.outcome_choices()
@@ -225,7 +225,7 @@ def unfolded(mdp, budget):
 
 @pytest.mark.parametrize(("count", "max_damage", "budget"), [(250, 1, 7), (150, 5, 12)])
 def test_equals_storm(crowds, count, max_damage, budget):
-    """Storm decides on the unfolded model from where overspending can be avoided for certain."""
+    """Storm computes on the unfolded model the states from which overspending can surely be avoided."""
     pytest.importorskip("stormpy")
     from stormpy.datastructures import BitVector
     from stormpy.developer import perform_prob01_min

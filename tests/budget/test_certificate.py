@@ -1,4 +1,4 @@
-"""The checker accepts k* and nothing else: in both of its forms, whoever computed the budget."""
+"""The checker, plain and compiled, accepts k* and nothing else, from any solver."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from almostsure.testing import mdps
 
 
 def verdict(mdp, minimal):
-    """What the two checkers find, which must be the same."""
+    """The result of the two checkers, which must agree."""
     found = _find_plain(mdp, minimal)
     assert _find_compiled(mdp, minimal) == found
     return found
 
 
 def refused(mdp, minimal, match=""):
-    """The error with which a budget is refused; it names a state or a choice that exists."""
+    """The error that refuses a budget; it names an existing state or choice."""
     with pytest.raises(CertificateError, match=match or ".") as caught:
         check_minimal_budget(mdp, minimal)
     error = caught.value
@@ -50,7 +50,7 @@ def changed(minimal, *, of_state=None, of_choice=None, rank=None):
 
 
 def consistent(minimal, of_choice):
-    """The budget with these k(s,a), and with v(s) their minima, so that only conditions 2 to 4 are left to break."""
+    """The budget with these k(s,a) and with v(s) their minima, so that it can only violate conditions 2 to 4."""
     of_state = np.minimum.reduceat(of_choice, minimal.mdp.choice_ptr[:-1])
     return replace(minimal, of_state=of_state.astype(np.int32), of_choice=of_choice.astype(np.int32))
 
@@ -69,7 +69,7 @@ def random_choices(mdp, count=60):
 # ---------------------------------------------------------------------- tampering
 
 
-def test_the_truth_passes(solved):
+def test_minimal_budgets_pass(solved):
     mdp, minimal = solved
     assert verdict(mdp, minimal) == (0, 0)
     check_minimal_budget(mdp, minimal)
@@ -104,7 +104,7 @@ def test_a_state_one_up_or_one_down(solved, step):
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_a_state_with_all_its_choices_one_up_or_one_down(solved, step):
-    """Values that agree with each other at the state; the model disagrees."""
+    """The values of a state and its choices are consistent, but do not fit the model."""
     mdp, minimal = solved
     for state in range(0, mdp.num_states, 3):
         k = minimal.of_choice.astype(np.int64)
@@ -131,7 +131,7 @@ def test_infinite_made_finite_and_the_reverse(solved):
 
 
 def test_a_rank_that_the_proof_needs(solved):
-    """Where only ranks justify a choice, lowering its state's own rank below all others breaks it there."""
+    """If only ranks justify a choice, lowering its state's own rank below all others violates condition 4 there."""
     mdp, minimal = solved
     owner = mdp.choice_states()[mdp.outcome_choices()]
     v = minimal.of_state.astype(np.int64)
@@ -139,7 +139,7 @@ def test_a_rank_that_the_proof_needs(solved):
         v[v == INFINITE] = minimal.cap + 1
     paid = v[mdp.successor] + mdp.damage >= v[owner]
     without_rank = paid & ((mdp.damage > 0) | (v[mdp.successor] > v[owner]))
-    if minimal.cap is None:  # nothing short of ∞ pays for ∞
+    if minimal.cap is None:  # only ∞ justifies ∞
         without_rank &= (v[owner] < INFINITE) | (v[mdp.successor] == INFINITE)
     justified = np.logical_or.reduceat(without_rank, mdp.outcome_ptr[:-1])
     needy = np.flatnonzero(~justified & (v[mdp.choice_states()] > 0))
@@ -166,7 +166,7 @@ def test_a_rank_that_the_proof_does_not_need_may_be_anything(solved):
 @pytest.mark.parametrize("ranks", ["own", "zero", "random", "numbered"])
 @pytest.mark.parametrize("step", [1, 3])
 def test_other_fixed_points_are_too_large(crowds, step, ranks):
-    """k* + c is a fixed point of T as well; every condition but the last holds for it, whatever the ranks."""
+    """k* + c is a fixed point of T too; all conditions but the last hold for it, with any ranks."""
     mdp = crowds(200, 31).mdp
     minimal = minimal_budget(mdp)
     k = minimal.of_choice.astype(np.int64)
@@ -192,8 +192,8 @@ def test_everything_infinite_is_a_fixed_point_and_refused(solved):
 
 @settings(max_examples=150)
 @given(mdps(max_states=4, max_damage=2), st.data())
-def test_nothing_but_the_truth_passes(mdp, data):
-    """Any values that differ from k*, with any ranks, are refused; soundness as a property."""
+def test_other_values_are_refused_with_any_ranks(mdp, data):
+    """Soundness: any values that differ from k* are refused, with any ranks."""
     minimal = minimal_budget(mdp)
     values = st.integers(0, 4) | st.just(INFINITE)
     of_state = data.draw(st.lists(values, min_size=mdp.num_states, max_size=mdp.num_states))
@@ -219,7 +219,7 @@ def test_budget_of_another_model(crowds):
 
 
 def test_arrays_of_another_model():
-    """Somebody puts another model's numbers into a budget."""
+    """A budget with the numbers of another model."""
     one = from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
     other = from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 1], terminal=[1])
     assert verdict(one, replace(minimal_budget(other), mdp=one)) == (3, 1)
@@ -248,7 +248,7 @@ def test_messages_use_names():
 
 
 def test_each_condition_in_words():
-    """The door leads by a slip of 2 to the ramp, which hurts by 1; in the loft one goes round without damage."""
+    """The door leads with damage 2 to the ramp, which does damage 1; the loft is a self-loop without damage."""
     mdp = from_transitions(
         [0, 0, 1, 2, 2], [0, 1, 0, 0, 1], [1, 3, 3, 2, 3], [1] * 5, [0] * 4 + [1], [2, 4, 1, 0, 0], terminal=[3],
         state_names=["door", "ramp", "loft", "end"], action_names=["slip", "jump"],
@@ -280,13 +280,13 @@ def test_each_condition_in_words():
     [
         (
             [2, 0, INFINITE],
-            r"^the value of state 0 is too small: it is 2, but whatever is played, an outcome costs 3\.$",
+            r"^the value of state 0 is too small: it is 2, but even the best action may cost 3\.$",
         ),
         (
             [0, 0, 5],
-            r"state 0 is too small: it is 0, but whatever is played, an outcome costs 3 \(and 1 more state\)\.$",
+            r"state 0 is too small: it is 0, but even the best action may cost 3 \(and 1 more state\)\.$",
         ),
-        ([3, 0, INFINITE - 1], r"state 2 is too small: it is 2147483646, but .* an outcome costs ∞\.$"),
+        ([3, 0, INFINITE - 1], r"state 2 is too small: it is 2147483646, but .* may cost ∞\.$"),
     ],
 )
 def test_upper_bounds_that_are_too_small(values, message):
@@ -321,7 +321,7 @@ def test_values_outside_their_range(change, message):
 
 @pytest.mark.parametrize("cap", [-1, INFINITE, 2**40])
 def test_a_cap_outside_its_range(cap):
-    """With a cap of −1, "more than the cap" would be true of everything."""
+    """With a cap of −1, all budgets would be "more than the cap"."""
     mdp = from_transitions([0], [0], [1], [1], [0], [1], terminal=[1])
     minimal = consistent(minimal_budget(mdp), np.full(mdp.num_choices, INFINITE))
     with pytest.raises(ModelError, match="cap must be 0 … 2147483646, or None; got"):
@@ -355,7 +355,7 @@ def test_large_models_are_checked_by_the_compiled_loop(crowds, monkeypatch):
 
 
 def test_wide_indices_and_values_are_checked_too(crowds):
-    """Models from mapped files have 64-bit indices; somebody else's budgets may have 64-bit values."""
+    """Models from memory-mapped files have 64-bit indices; budgets from other tools may have 64-bit values."""
     mdp = crowds(10, 34).mdp
     minimal = minimal_budget(mdp)
     wide = {name: getattr(minimal, name).astype(np.int64) for name in ("of_state", "of_choice", "rank")}
@@ -367,7 +367,7 @@ def test_what_is_not_a_minimal_budget_is_named():
     minimal = minimal_budget(mdp)
     for claim, message in (
         (Shield(minimal), r"got a Shield\. Pass its \.minimal\."),
-        (minimal.of_state, r"got a ndarray\. Values of your own go to check_upper\."),
+        (minimal.of_state, r"got a ndarray\. Use check_upper for your own values\."),
         (None, r"minimal must be a MinimalBudget or a HorizonBudget, .* got a NoneType"),
     ):
         with pytest.raises(ArgumentError, match=message):

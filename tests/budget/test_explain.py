@@ -1,4 +1,4 @@
-"""Explanations: nature's play really happens, and does the damage it announces."""
+"""Explanations: their plays are possible in the model, and do the damage that they claim."""
 
 from dataclasses import replace
 
@@ -82,10 +82,10 @@ def test_a_trap_is_named():
     mdp = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [0, 0], [1, 0], state_names=["a", "b"])
     text = str(asure.minimal_budget(mdp).explain("a"))
     assert "needs ∞" in text
-    assert "It goes round for ever, with damage each time: a → b → a." in text
+    assert "This cycle repeats for ever, with damage each time: a → b → a." in text
 
 
-def test_a_long_play_is_shortened_when_printed_and_broken_off_when_endless():
+def test_a_long_play_is_shortened_when_printed_and_cut_when_endless():
     n = 30_000
     mdp = asure.from_transitions(
         list(range(n)), [0] * n, list(range(1, n + 1)), [1] * n, [0] * n, [1] * n, terminal=[n]
@@ -93,7 +93,7 @@ def test_a_long_play_is_shortened_when_printed_and_broken_off_when_endless():
     why = asure.minimal_budget(mdp).explain(0)
     assert not why.complete
     assert len(str(why).splitlines()) < 40
-    assert "broken off after 20,000 steps" in str(why)
+    assert "cut after 20,000 steps" in str(why)
 
 
 def falls(count):
@@ -125,7 +125,7 @@ def test_a_play_of_the_longest_length_is_complete(monkeypatch, longest, complete
     monkeypatch.setattr("almostsure.budget.explain.LONGEST", longest)
     why = asure.minimal_budget(falls(3)).explain(0)
     assert (why.complete, len(why.steps), why.damage) == (complete, longest, longest)
-    assert ("broken off after 2 steps and 2 damage." in str(why)) == (not complete)
+    assert ("cut after 2 steps and 2 damage." in str(why)) == (not complete)
 
 
 @pytest.mark.parametrize(("others", "tail"), [(6, ""), (7, ", …")])
@@ -145,7 +145,7 @@ def test_a_long_trap_names_twelve_states_and_the_first_again():
     assert str(asure.minimal_budget(mdp).explain(0)).endswith(f"with damage each time: {around}.")
 
 
-def test_what_is_above_a_cap_is_called_so():
+def test_needs_above_a_cap_are_reported_as_such():
     mdp = asure.from_transitions([0, 0], [0, 1], [1, 1], [1, 1], [0, 0], [3, 4], terminal=[1], action_names=["a", "b"])
     assert str(asure.minimal_budget(mdp, cap=2).explain(0)) == (
         "0 needs more than 2, the cap: nature can force more, whatever the agent does afterwards.\n"
@@ -154,8 +154,8 @@ def test_what_is_above_a_cap_is_called_so():
     assert "needs 3; b needs more than 3" in str(asure.minimal_budget(mdp, cap=3).explain(0))
 
 
-def test_what_was_never_seen_is_called_unknown(tmp_path):
-    """Also of a learned model that was loaded: nothing forces damage there, little is known."""
+def test_unobserved_outcomes_are_called_unknown(tmp_path):
+    """Also in a learned model that was loaded: nothing forces damage there, too little is known."""
     counts = Counts(
         asure.from_transitions([0, 0, 1], [0, 1, 0], [1] * 3, [1] * 3, [0] * 3, [0] * 3, state_names=["a", "b"])
     )
@@ -164,7 +164,7 @@ def test_what_was_never_seen_is_called_unknown(tmp_path):
     mdp = asure.load(tmp_path / "learned.umb")
     minimal = asure.minimal_budget(mdp)
     why = minimal.explain("a")
-    assert str(why).splitlines()[0] == "what a needs is unknown: what was learned does not show enough from b on."
+    assert str(why).splitlines()[0] == "what a needs is unknown: the learned model does not know enough from b on."
     assert "∞" not in str(why)
     assert (why.trap, why.complete, why.damage) == ((), True, 0)
     assert minimal.explain("unknown").headline.startswith("what unknown needs is unknown: ")

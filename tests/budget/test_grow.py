@@ -1,4 +1,4 @@
-"""A growing budget equals solving anew, keeps its certificate, and stays local where the change is."""
+"""A growing budget equals a new solution, keeps its certificate, and only examines states that may change."""
 
 import numpy as np
 import pytest
@@ -75,10 +75,10 @@ def test_the_seeded_families_agree_too(local, monkeypatch):
 
 
 def test_from_nothing_known():
-    # every choice a damage-free self-loop: nothing is known to hurt
+    # every choice a self-loop without damage: no damage is known
     mdp = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 0, 1], [1, 1, 1], [0, 0, 0], [0, 0, 0])
     growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
-    assert growing.add(0, 0, 1, 2) == ()  # the other action is still free
+    assert growing.add(0, 0, 1, 2) == ()  # the other action still does no damage
     assert growing.add(0, 1, 1, 1) == (0,)
     assert growing.of_state.tolist() == [1, 0]
     assert growing.add(1, 0, 1, 1) == (0, 1)
@@ -97,10 +97,10 @@ def stop(*_args, **_options):
     raise KeyboardInterrupt("stop")
 
 
-@pytest.mark.parametrize("where", ["_Local._shake", "_Local._has_support", "GrowingBudget._predecessors"])
+@pytest.mark.parametrize("where", ["_Local._queue_predecessors", "_Local._has_support", "GrowingBudget._predecessors"])
 @pytest.mark.parametrize("again", ["the same outcome", "another outcome", "a snapshot"])
 def test_an_interrupted_rise_is_completed_by_the_next_call(where, again, monkeypatch):
-    """Otherwise the outcome would count as known while the budgets do not know of it."""
+    """Otherwise the outcome would count as known, but not in the budgets."""
     mdp = asure.from_transitions([0, 1, 2], [0, 0, 0], [1, 2, 2], [1, 1, 1], [0, 0, 0], [0, 0, 0])
     growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
     with monkeypatch.context() as patch:

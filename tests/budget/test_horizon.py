@@ -16,7 +16,7 @@ from almostsure.testing import mdps
 
 
 def forced(mdp, steps, state):
-    """By definition: the game of so many steps, played out."""
+    """By definition: a game of ``steps`` steps, by recursion."""
     if steps == 0:
         return 0
     return min(
@@ -70,7 +70,7 @@ def test_a_pit_rises_for_ever_and_a_cap_ends_that():
     assert capped.settled == 6
 
 
-def test_what_is_forbidden_is_infinite_with_no_steps_left():
+def test_forbidden_states_are_infinite_with_no_steps_left():
     mdp = from_transitions([0, 0, 1], [0, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, 0], [0, 0, 1], labels={"forbidden": [1]})
     minimal = minimal_budget(mdp, horizon=1)
     assert minimal.at(0).of(1) == INFINITE
@@ -100,7 +100,7 @@ def test_answers_in_another_form_are_refused():
         ((ptr[:-1], step, value), "rises must be integers for each of"),
         ((ptr, step, value.astype(float)), "rises must be integers for each of"),
         ((ptr, step[:-1], value), "rises must be integers for each of"),
-        ((ptr, np.where(step > 0, -step, step), value), "rises must be those of each state in turn"),
+        ((ptr, np.where(step > 0, -step, step), value), "rises must be sorted by state"),
     ):
         with pytest.raises(CertificateError, match=message):
             asure.check_minimal_budget(mdp, replace(minimal, rises=type(minimal.rises)(*wrong)))
@@ -108,12 +108,12 @@ def test_answers_in_another_form_are_refused():
         array = getattr(minimal, name).copy()
         array[0] += 1
         with pytest.raises(
-            CertificateError, match=r"of_state and of_choice must be what the rises say|of_state must be"
+            CertificateError, match=r"of_state and of_choice must be the values of the rises|of_state must be"
         ):
             asure.check_minimal_budget(mdp, replace(minimal, **{name: array}))
 
 
-FORM, TURN, ORDER = "^rises must be integers for each of 3 states$", "^rises must be those of each", "ascending values"
+FORM, TURN, ORDER = "^rises must be integers for each of 3 states$", "^rises must be sorted by", "ascending values"
 PITS = {"ptr": [0, 3, 6, 6], "step": [1, 2, 3] * 2, "value": [1, 2, 3] * 2}
 
 
@@ -141,7 +141,7 @@ PITS = {"ptr": [0, 3, 6, 6], "step": [1, 2, 3] * 2, "value": [1, 2, 3] * 2}
     ],
 )  # fmt: skip
 def test_each_way_in_which_rises_can_be_wrong(change, message):
-    """Two pits, and a state where nothing ever happens."""
+    """Two states with damage in every step, and one without."""
     mdp = from_transitions([0, 1, 2], [0] * 3, [0, 1, 2], [1] * 3, [0] * 3, [1, 1, 0])
     minimal = minimal_budget(mdp, horizon=3)
     assert {name: array.tolist() for name, array in minimal.rises._asdict().items()} == PITS
@@ -150,7 +150,7 @@ def test_each_way_in_which_rises_can_be_wrong(change, message):
         asure.check_minimal_budget(mdp, replace(minimal, rises=rises))
 
 
-def test_when_nothing_rises_any_more_is_checked():
+def test_the_step_after_which_no_value_rises_is_checked():
     mdp = from_transitions([0, 1], [0, 0], [1, 2], [1, 1], [0, 0], [1, 2], terminal=[2])
     minimal = minimal_budget(mdp, horizon=9)
     assert (minimal.settled, minimal.rises.step.tolist(), minimal.rises.value.tolist()) == (2, [1, 2, 1], [1, 3, 2])
@@ -158,7 +158,7 @@ def test_when_nothing_rises_any_more_is_checked():
         asure.check_minimal_budget(mdp, replace(minimal, settled=later))
     for earlier in (0, 1):
         with pytest.raises(
-            CertificateError, match=f"^more than {earlier} steps need more in places, though nothing is"
+            CertificateError, match=f"^no value may rise after {earlier} steps, as settled claims; one does"
         ):
             asure.check_minimal_budget(mdp, replace(minimal, settled=earlier))
     late = minimal.rises._replace(step=np.array([1, 5, 1], np.int32))
@@ -189,7 +189,7 @@ def test_a_claim_that_is_too_small_names_the_state():
         assert caught.value.state == 1
 
 
-def test_text_and_reasons():
+def test_text_and_explanations():
     mdp = asure.example("quicksand")
     minimal = minimal_budget(mdp, horizon=20)
     assert repr(minimal).startswith("<HorizonBudget: the start needs a budget of 2 for 20 steps (86 states)")
@@ -198,8 +198,8 @@ def test_text_and_reasons():
     assert lines[-1].endswith("2 so far")
 
 
-def test_reasons_name_every_step_and_what_nothing_suffices_for():
-    """A fall of 2, then a slip of 1 for ever; in the pit, which is forbidden, nothing helps."""
+def test_explanations_name_every_step_and_states_where_no_budget_suffices():
+    """Damage 2 once, then 1 in every step; no budget suffices in the pit, which is forbidden."""
     rows = [(0, 0, 1, 2), (1, 0, 1, 1), (1, 1, 2, 0), (2, 0, 2, 1)]
     s, a, t, d = zip(*rows, strict=True)
     names = ["cliff", "slope", "pit", "ground"]

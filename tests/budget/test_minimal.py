@@ -38,7 +38,7 @@ from almostsure.testing.families import ladder
 
 @pytest.fixture
 def named():
-    """From "door", "walk" costs 2 and "run" 5; nothing gets out of "pit"."""
+    """From "door", "walk" costs 2 and "run" 5; "pit" is never left."""
     return from_transitions(
         [0, 0, 2], [0, 1, 0], [1, 1, 2], [1, 1, 1], [0, 0, 0], [2, 5, 1], terminal=[1],
         state_names=["door", "end", "pit"], action_names=["walk", "run"],
@@ -70,17 +70,17 @@ def test_of(minimal):
         (("pit", "run"), "action 'run' is not available at state 2 'pit', which has: walk"),
     ],
 )
-def test_of_something_that_is_not_there(minimal, question, message):
+def test_of_unknown_states_and_actions(minimal, question, message):
     with pytest.raises(UnknownName, match=message):
         minimal.of(*question)
 
 
-def test_smallest_total(named):
+def test_smallest_budget(named):
     assert minimal_budget(named).smallest_budget() == 2
 
 
 @pytest.mark.parametrize(("initial", "expected"), [(0, 2), (1, 0), ({0: 0.5, 1: 0.5}, 2), ({1: 0.9, 2: 0.1}, INFINITE)])
-def test_smallest_total_is_that_of_the_worst_start(initial, expected):
+def test_smallest_budget_is_that_of_the_worst_start(initial, expected):
     mdp = from_transitions([0, 2], [0, 0], [1, 2], [1, 1], [0, 0], [2, 1], terminal=[1], initial=initial)
     assert minimal_budget(mdp).smallest_budget() == expected
 
@@ -88,12 +88,12 @@ def test_smallest_total_is_that_of_the_worst_start(initial, expected):
 def test_unsafe_states(minimal):
     assert minimal.unsafe_states(1).tolist() == [True, False, True]
     assert minimal.unsafe_states(2).tolist() == [False, False, True]
-    for budget in (10**9, INFINITE, 10**30, 2.0**40):  # no budget makes ∞ safe
+    for budget in (10**9, INFINITE, 10**30, 2.0**40):  # ∞ is unsafe with any budget
         assert minimal.unsafe_states(budget).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("budget", [float("nan"), float("inf"), -1, 1.5, "1", None, True])
-def test_unsafe_states_of_no_total(minimal, budget):
+def test_unsafe_states_of_an_invalid_budget(minimal, budget):
     with pytest.raises(ArgumentError, match=r"budget must be (a whole number|at least 0); got"):
         minimal.unsafe_states(budget)
 
@@ -173,7 +173,7 @@ def test_few_levels_with_gaps_are_listed(damages, words):
 
 
 def test_the_whole_text():
-    """One state that needs 5, three that need nothing, and two pits."""
+    """One state that needs 5, three that need 0, and two that need ∞."""
     mdp = from_transitions([0, 4, 5], [0] * 3, [1, 4, 5], [1] * 3, [0] * 3, [5, 1, 1], terminal=[1, 2, 3])
     minimal = minimal_budget(mdp)
     assert repr(minimal) == (
@@ -201,13 +201,13 @@ def test_the_whole_text():
     assert (minimal_budget(both).worst_start(), minimal_budget(both).explain().needs) == (1, 5)
 
 
-def test_text_where_nothing_is_finite():
+def test_text_without_finite_budgets():
     text = repr(minimal_budget(from_transitions([0], [0], [0], [1], [0], [1])))
     assert "no finite budget suffices at the start" in text
     assert "nowhere a finite budget" in text
 
 
-def test_what_is_unknown_is_called_unknown(named):
+def test_unknown_needs_are_called_unknown(named):
     plain = from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0], [0, 0, 1])
     text = repr(minimal_budget(learned(plain, start=0)))
     assert "the start needs a budget of 0" in text
@@ -237,7 +237,7 @@ def test_save_then_load_is_the_identity(crowds, tmp_path, cap, backend):
         np.testing.assert_array_equal(getattr(back, name), getattr(minimal, name))
         assert getattr(back, name).dtype == getattr(minimal, name).dtype
     assert (back.cap, back.engine) == (minimal.cap, minimal.engine)
-    assert not back.checked  # reading proves nothing
+    assert not back.checked  # reading does not verify
     check_minimal_budget(mdp, back)
 
 
@@ -247,7 +247,7 @@ def test_loading_for_another_model(minimal, tmp_path):
         MinimalBudget.load(tmp_path / "b", ladder(3))
 
 
-def test_loading_what_is_not_there(named, tmp_path):
+def test_loading_a_missing_file(named, tmp_path):
     with pytest.raises(FileError, match=r"cannot read .*nothing"):
         MinimalBudget.load(tmp_path / "nothing", named)
 
@@ -261,8 +261,8 @@ def test_truncated_files(minimal, named, tmp_path, size):
         MinimalBudget.load(path, named)
 
 
-def test_every_byte_of_the_header_matters_or_does_no_harm(minimal, named, tmp_path):
-    """Whatever byte of the header is changed: an error of ours, or arrays that the certificate judges."""
+def test_changed_bytes_of_the_header_are_refused_or_harmless(minimal, named, tmp_path):
+    """After a change of any byte of the header: an AlmostSureError, or arrays that the certificate check judges."""
     path = tmp_path / "b"
     minimal.save(path)
     content = path.read_bytes()
@@ -274,7 +274,7 @@ def test_every_byte_of_the_header_matters_or_does_no_harm(minimal, named, tmp_pa
 
 
 def write_tensors(path, header, size):
-    """A file of zeros with the checksum that belongs to it, where NumPy has the types."""
+    """Write a file of zeros, with its checksum if NumPy has the types."""
     types = {"I32": np.int32, "F16": np.float16, "U16": np.uint16}
     told = {name: entry for name, entry in header.items() if name != "__metadata__"}
     if all(entry["dtype"] in types for entry in told.values()):
@@ -295,7 +295,7 @@ def header_of(named, **metadata):
     }
 
 
-def test_the_forged_files_below_differ_from_a_good_one_in_one_thing(named, tmp_path):
+def test_a_forged_file_with_the_right_contents_is_accepted(named, tmp_path):
     write_tensors(tmp_path / "b", header_of(named), 40)
     assert MinimalBudget.load(tmp_path / "b", named).of_state.tolist() == [0, 0, 0]
 
@@ -356,7 +356,7 @@ def test_an_interrupted_save_keeps_the_old_file(minimal, named, tmp_path, monkey
 
     for failure, seen, message in (
         (KeyboardInterrupt("now"), KeyboardInterrupt, "now"),
-        (OSError(28, "No space left on device"), FileError, "No space left on device. What was there before is"),
+        (OSError(28, "No space left on device"), FileError, "No space left on device. Any earlier file is unchanged"),
     ):
 
         def fail(file, failure=failure):
@@ -371,7 +371,7 @@ def test_an_interrupted_save_keeps_the_old_file(minimal, named, tmp_path, monkey
     assert MinimalBudget.load(path, named).cap is None
 
 
-def test_saving_where_one_cannot(minimal, tmp_path):
+def test_saving_to_impossible_paths(minimal, tmp_path):
     with pytest.raises(FileError, match=r"cannot write .*: there is no folder .*folder'\. Make it first\."):
         minimal.save(tmp_path / "no" / "folder" / "b")
     with pytest.raises(FileError, match="it is not a file"):

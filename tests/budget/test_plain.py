@@ -1,4 +1,4 @@
-"""The plain engine's own promises; its values are compared in ``test_agreement``."""
+"""The plain engine: patience, types and the cap; its values are compared in ``test_agreement``."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from almostsure.testing.families import chain, garnet, ladder
 
 @pytest.fixture
 def two_states():
-    """The paper's example: "left" hurts, "right" ends."""
+    """The paper's example: "left" does damage, "right" ends the run."""
     return from_transitions(
         [0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1],
         state_names=["circle", "end"], action_names=["left", "right"],
@@ -30,14 +30,14 @@ def two_states():
 @pytest.mark.parametrize(
     "cap", [-1, -(10**30), 2**31 - 1, 10**30, 2.5, 2.0, float("nan"), float("inf"), "3", "x", True, [1], 1j]
 )
-def test_a_cap_that_is_no_budget(two_states, cap):
+def test_invalid_caps(two_states, cap):
     message = f"cap must be an integer 0 … 2147483646, or None; got {cap!r}"
     with pytest.raises(ArgumentError, match=re.escape(message)):
         minimal_budget(two_states, cap=cap)
 
 
 @pytest.mark.parametrize("cap", [0, 7, 2**31 - 2, np.int64(3), np.uint8(5)])
-def test_a_cap_that_is_one(two_states, cap):
+def test_valid_caps(two_states, cap):
     minimal = minimal_budget(two_states, cap=cap)
     assert minimal.cap == cap
     assert type(minimal.cap) is int
@@ -68,7 +68,7 @@ def test_arguments_after_the_model_are_keywords(two_states):
         minimal_budget(two_states, 3)
 
 
-# ---------------------------------------------------------------------- models that look odd, and are fine
+# ---------------------------------------------------------------------- degenerate models
 
 
 @pytest.mark.parametrize("backend", ["plain", "compiled"])
@@ -87,8 +87,8 @@ def test_arguments_after_the_model_are_keywords(two_states):
         (([0, 0, 0], [0, 0, 1], [0, 1, 1], [0.5, 0.5, 1], [0, 0, 0], [1, 0, 4]), {"terminal": [1]}, [4, 0]),
     ],
     ids=[
-        "only an end", "rests for ever", "hurts for ever", "cycle", "cycle that hurts", "unreachable part",
-        "several damages to one successor", "waits, then is hurt", "may be hurt any number of times", "pays to get out",
+        "only an end", "endless rest", "endless damage", "cycle", "cycle with damage", "unreachable part",
+        "several damages to one successor", "waits, then damage", "damage any number of times", "damage to get out",
     ],
 )  # fmt: skip
 def test_tiny_models(columns, options, expected, backend):
@@ -102,7 +102,7 @@ def test_a_choice_that_may_loop_with_damage_costs_what_leaving_costs_too():
         assert minimal_budget(mdp, backend=backend).of_choice.tolist() == [5, 4, 0]
 
 
-# ---------------------------------------------------------------------- which engine, and whether it is checked
+# ---------------------------------------------------------------------- choice of the engine, and of checking
 
 
 def test_small_models_are_answered_by_numpy_and_checked(two_states):
@@ -157,7 +157,7 @@ def test_a_wrong_engine_is_caught_by_the_check(two_states, monkeypatch):
     assert not minimal_budget(two_states, check="never").checked
 
 
-# ---------------------------------------------------------------------- speed for newcomers
+# ---------------------------------------------------------------------- small models load no compiler
 
 
 def test_no_compiler_for_small_models():
@@ -183,13 +183,13 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(monkeypatch):
     mdp = garnet(5000, damage_rate=0.1)
     monkeypatch.setattr(memory, "available", lambda: 100_000)
     monkeypatch.setattr("almostsure.budget.compiled.engine.solve_levels", None)
-    message = r"k\* of 59,\d{3} outcomes needs about \d+ MiB of memory; 0 MiB can be had\. Close other programs"
+    message = r"k\* of 59,\d{3} outcomes needs about \d+ MiB of memory; 0 MiB is available\. Close other programs"
     with pytest.raises(NotEnoughMemory, match=message):
         minimal_budget(mdp)
     with pytest.raises(MemoryError, match="needs about"):
         minimal_budget(mdp, backend="compiled")
 
 
-def test_a_system_that_does_not_say_how_much_memory_it_has(monkeypatch):
+def test_a_system_that_does_not_tell_its_memory(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: None)
     assert minimal_budget(garnet(5000), check="always").checked

@@ -1,4 +1,4 @@
-"""The least level of a tank, and the least capacity."""
+"""``least_levels`` and ``least_capacity`` of a tank."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def consumption(edges):
 def test_published_examples_of_consumption_mdps():
     """The example of FiMDP's tests of safety, whose numbers are known: reloads at 0, 3, 4, 9 and 11.
 
-    There a reload state counts as 0 where it can be relied upon, since it fills the tank; here as what leaving takes.
+    There a good reload state has level 0, since it fills the tank; here it has the level needed to leave it.
     """
     edges = [
         (1, (0, 2, 12), 1), (2, (4,), 2), (12, (3,), 1), (3, (3, 4), 1), (4, (1,), 0), (7, (3,), 1), (7, (6,), 1),

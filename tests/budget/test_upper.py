@@ -1,4 +1,4 @@
-"""Upper bounds from anywhere: enough for a shield, or refused."""
+"""``check_upper``: upper bounds from any source suffice for a shield, or are refused."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from almostsure.testing import mdps
 
 @pytest.fixture
 def mdp():
-    """0 → 1 costs 2, 1 → 2 costs 1, 2 ends; 3 hurts for ever."""
+    """0 → 1 costs 2, 1 → 2 costs 1, 2 is terminal; 3 is never left and costs 1 per step."""
     return asure.from_transitions(
         [0, 0, 1, 3], [0, 1, 0, 0], [1, 3, 2, 3], [1] * 4, [0] * 4, [2, 0, 1, 1], terminal=[2]
     )
@@ -42,11 +42,11 @@ def test_infinity_may_be_written_as_a_float(mdp):
     [
         (
             [2, 1, 0, INFINITE],
-            "value of state 0 is too small: it is 2, but whatever is played, an outcome costs 3",
+            "value of state 0 is too small: it is 2, but even the best action may cost 3",
         ),
-        ([3, 0, 0, INFINITE], r"state 1 is too small: it is 0, .* an outcome costs 1"),
-        ([1, 0, 0, INFINITE], r"state 0 is too small: it is 1, .* costs 2 \(and 1 more state\)"),
-        ([3, 1, 0, 10**6], r"state 3 is too small: it is 1000000, .* costs 1000001"),
+        ([3, 0, 0, INFINITE], r"state 1 is too small: it is 0, .* best action may cost 1"),
+        ([1, 0, 0, INFINITE], r"state 0 is too small: it is 1, .* cost 2 \(and 1 more state\)"),
+        ([3, 1, 0, 10**6], r"state 3 is too small: it is 1000000, .* cost 1000001"),
     ],
 )
 def test_values_that_are_too_small_are_refused(mdp, values, message):
@@ -66,7 +66,7 @@ def test_values_that_are_too_small_are_refused(mdp, values, message):
         (["a"] * 4, "values must be whole numbers; got "),
     ],
 )
-def test_what_is_no_bound_at_all(mdp, values, message):
+def test_malformed_values_are_refused(mdp, values, message):
     with pytest.raises(ArgumentError, match=message):
         check_upper(mdp, values)
 
@@ -117,7 +117,7 @@ def test_a_shield_of_an_upper_bound_never_overspends(mdp, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     state, remaining = start, int(upper.of_state[start])
     for _ in range(50):
-        action = int(rng.choice(shield.allowed(state, remaining)))  # raises where there is none
+        action = int(rng.choice(shield.allowed(state, remaining)))  # raises if there is none
         outcomes = mdp.outcomes(state, action)
         worst = max(outcomes, key=lambda o: (o.damage, rng.random()))
         state, remaining = worst.next_state, remaining - worst.damage

@@ -1,4 +1,4 @@
-"""The example notebooks run from top to bottom, and are stored with what they show."""
+"""The example notebooks run from top to bottom, and are stored with their outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOCS = EXAMPLES.parent / "docs"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 
 
-def test_there_are_two_at_least():
+def test_there_are_at_least_two():
     assert len(NOTEBOOKS) >= 2
 
 
@@ -33,11 +33,11 @@ def test_it_is_stored_with_outputs_and_is_a_page(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-# Jupyter's own modules warn about each other, and about sockets that a kernel leaves to the collector.
+# Jupyter's own modules warn about each other, and about sockets that a kernel does not close.
 @pytest.mark.filterwarnings("default::DeprecationWarning:(jupyter_client|nbclient|zmq|ipykernel|tornado|traitlets).*")
 @pytest.mark.filterwarnings("ignore:.*unclosed.*:ResourceWarning")
 def test_it_runs(path, tmp_path, monkeypatch):
-    monkeypatch.delenv("PYTHONWARNINGS", raising=False)  # Jupyter's own modules do not survive errors there
+    monkeypatch.delenv("PYTHONWARNINGS", raising=False)  # Jupyter's own modules fail if warnings are errors
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(

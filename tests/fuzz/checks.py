@@ -1,6 +1,6 @@
-"""What is compared with the plain twins of ``twins.py``; a difference is an AssertionError that says where.
+"""Comparisons with the plain twins of ``twins.py``; a difference is an AssertionError with its place.
 
-Each check takes a union, the same as a model, and the twin's minimal budgets, and returns what it counted.
+Each check takes a union, its model and the twin's minimal budgets, and returns its counts.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from almostsure.plan import RiskShield
 from almostsure.policy.simulation import simulate as simulation
 from almostsure.testing.unions import Union
 
-simulation.PLAIN_STEPS = 0  # the compiled player from the first step on
-CLOSE = 1e-6  # to the least risk, whose tolerance is far smaller
+simulation.PLAIN_STEPS = 0  # always use the compiled simulation
+CLOSE = 1e-6  # of the least risk, whose tolerance is far smaller
 ROUNDING = 1e-12
 FORGERIES = 20
 
 
 class Case(NamedTuple):
-    """A union, the model of it, and the twin's k*."""
+    """A union, its model, and the twin's k*."""
 
     union: Union
     mdp: MDP
@@ -37,7 +37,7 @@ class Case(NamedTuple):
 
 
 def case_of(union: Union, budget: int) -> Case:
-    """The model of a union, which begins in any state for which the budget suffices (or in the first)."""
+    """The case of a union, whose runs begin in any state for which the budget suffices (or in the first)."""
     of_state, of_choice = minimal_budgets(union)
     enough = (of_state <= budget).astype(np.float64)
     initial = enough / enough.sum() if enough.any() else 0
@@ -56,7 +56,7 @@ def differ(what: str, found: np.ndarray, wanted: np.ndarray) -> None:
 
 
 def budgets(case: Case, rng: np.random.Generator) -> Counter[str]:
-    """Both engines, with and without a cap, and the certificate."""
+    """Compare both engines, with and without a cap, and check the certificate."""
     cap = int(rng.integers(0, 6))
     for backend in ("compiled", "plain"):
         found = minimal_budget(case.mdp, backend=backend, check="always")
@@ -68,7 +68,7 @@ def budgets(case: Case, rng: np.random.Generator) -> Counter[str]:
 
 
 def alone(case: Case, rng: np.random.Generator) -> Counter[str]:
-    """Some models without the others: whoever solves one of them gets the same."""
+    """Solve some models separately: the results must be the same."""
     numbers = rng.integers(0, case.union.first.size - 1, 50).tolist()
     for number in numbers:
         union = case.union.model(number)
@@ -79,12 +79,12 @@ def alone(case: Case, rng: np.random.Generator) -> Counter[str]:
 
 
 def forgeries(case: Case, rng: np.random.Generator) -> Counter[str]:
-    """No budget but the right one passes, whatever its ranks are."""
+    """Wrong budgets must be refused, with any ranks."""
     minimal = minimal_budget(case.mdp, check="never")
     for _ in range(FORGERIES):
         of_state, rank = minimal.of_state.copy(), minimal.rank.copy()
         at = rng.integers(0, of_state.size, rng.integers(1, 4))
-        if rng.random() < 0.5:  # a whole model, moved by one
+        if rng.random() < 0.5:  # a whole model, shifted by one
             first = case.union.first
             at = np.arange(*first[np.searchsorted(first, at[0], side="right") - 1 :][:2])
         of_state[at] = np.where(of_state[at] == INFINITE, 3, np.maximum(of_state[at] + rng.choice([-1, 1]), 0))
@@ -105,7 +105,7 @@ def forgeries(case: Case, rng: np.random.Generator) -> Counter[str]:
 
 
 def masks(case: Case, rng: np.random.Generator) -> Counter[str]:
-    """The shield allows what k* allows, row by row, and refuses where nothing is allowed."""
+    """The shield allows what k* allows, row by row, and raises an error if that is nothing."""
     shield, union = Shield(minimal_budget(case.mdp, check="never")), case.union
     table = np.full((union.num_states, case.mdp.num_actions), INFINITE, np.int64)
     table[union.choice_states, case.mdp.choice_action] = case.of_choice
@@ -126,7 +126,7 @@ def masks(case: Case, rng: np.random.Generator) -> Counter[str]:
 
 
 def play(case: Case, rng: np.random.Generator, *, budget: int, steps: int) -> Counter[str]:
-    """Random agents inside the shield: no episode takes more damage than its budget."""
+    """Simulate random agents inside the shield: no episode takes more damage than its budget."""
     shield, mdp = Shield(minimal_budget(case.mdp, check="never")), case.mdp
     weights = rng.random((budget + 1, mdp.num_choices)) ** 3
     weights *= np.stack([shield.choices(left) for left in range(budget + 1)])
@@ -142,7 +142,7 @@ def play(case: Case, rng: np.random.Generator, *, budget: int, steps: int) -> Co
 
 
 def guarded(case: Case, rng: np.random.Generator) -> Counter[str]:
-    """Runs step by step through mask and after, in a world that is the raw columns."""
+    """Play runs step by step with mask and after, on the raw columns."""
     shield, union = Shield(minimal_budget(case.mdp, check="never")), case.union
     number = np.zeros((union.num_states, case.mdp.num_actions), np.int64)
     number[union.choice_states, case.mdp.choice_action] = np.arange(case.mdp.num_choices)
@@ -161,7 +161,7 @@ def guarded(case: Case, rng: np.random.Generator) -> Counter[str]:
 
 
 def horizons(case: Case, rng: np.random.Generator) -> Counter[str]:
-    """The least damage that can be forced within so many steps."""
+    """Compare the least damage that can be forced within a number of steps."""
     steps = int(rng.integers(0, 15))
     found = minimal_budget(case.mdp, horizon=steps)
     for left, wanted in enumerate(forced_within(case.union, steps)):
@@ -171,7 +171,7 @@ def horizons(case: Case, rng: np.random.Generator) -> Counter[str]:
 
 
 def risks(case: Case, rng: np.random.Generator) -> Counter[str]:
-    """Least risks: close to their limit, never below it, and the risk that is left is no more on average."""
+    """Least risks are close to the exact ones, never below, and the mean remaining risk does not increase."""
     budget, union = int(rng.integers(0, 3)), case.union
     shield = RiskShield(case.mdp, budget, 1.0)
     upper = np.vstack([shield.least, np.ones(union.num_states)])  # the last row: overspent
@@ -193,7 +193,7 @@ def risks(case: Case, rng: np.random.Generator) -> Counter[str]:
 
 
 def grids(case: Case, rng: np.random.Generator) -> Counter[str]:
-    """A finite model as a grid: state s is cell 2 s, and nothing leads to the cells between."""
+    """A finite model as a grid: state s is cell 2 s, and no outcome leads to the cells in between."""
     states, actions = int(rng.integers(2, 9)), int(rng.integers(1, 4))
     targets = rng.integers(0, states, (2, states, actions))  # two outcomes each
     hurts = rng.integers(0, 4, states) * (rng.random(states) < 0.4)
@@ -225,7 +225,7 @@ def grids(case: Case, rng: np.random.Generator) -> Counter[str]:
 
 
 def products(case: Case, rng: np.random.Generator) -> Counter[str]:
-    """A model with a random automaton's memory in its states, whose damages may be others."""
+    """The product of a model with a random automaton, which may change the damages."""
     union = case.union.model(int(rng.integers(0, case.union.first.size - 1)))
     base = case_of(union, NEVER).mdp
     over = base.is_terminal()  # also where the only choice is a loop without damage and reward

@@ -1,8 +1,7 @@
-"""``make fuzz``: random models against plain twins, and random agents inside shields, until the numbers are reached.
+"""``make fuzz``: compares random models with plain twins, and plays random agents inside shields, up to given numbers.
 
-Batch i of a seed is the same whenever and wherever it runs.  What is done is kept in a file after every batch, so
-that the command can be stopped and resumes there; the first difference stops it, and says which batch to run
-again (``--batch``).
+Batch i of a seed is always the same.  The progress is stored in a file after every batch, so the command can be stopped
+and resumed.  It stops at the first difference, and prints the batch to repeat (``--batch``).
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ import numpy as np
 from almostsure.files import atomic_write
 from almostsure.testing import random_union
 
-MODELS = 2000  # of a batch
-KINDS = (  # of models: their states at most, and the damages that they know
+MODELS = 2000  # per batch
+KINDS = (  # of models: the largest number of states, and the damages
     {"states": 8, "damages": [1, 2, 3]},
     {"states": 12, "damages": [1]},
     {"states": 3, "damages": [1, 2, 7, 254, 255]},
@@ -31,7 +30,7 @@ KINDS = (  # of models: their states at most, and the damages that they know
 
 
 def batch(seed: int, number: int, steps: int) -> Counter[str]:
-    """Draw models, compare everything, and play; returns what was counted."""
+    """Draw models, make all comparisons, and play; returns the counts."""
     rng = np.random.default_rng([seed, number])
     budget = int(rng.integers(0, 6))
     case = checks.case_of(random_union(rng, MODELS, **KINDS[number % len(KINDS)]), budget)
@@ -47,11 +46,11 @@ def batch(seed: int, number: int, steps: int) -> Counter[str]:
 def main() -> int:
     """Run batches until there are enough models and steps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=float, default=1e6, help="how many models to compare")
-    parser.add_argument("--steps", type=float, default=1e9, help="how many shielded steps to play")
+    parser.add_argument("--models", type=float, default=1e6, help="number of models to compare")
+    parser.add_argument("--steps", type=float, default=1e9, help="number of shielded steps to play")
     parser.add_argument("--seed", type=int, help="seed of the random numbers; by default a new one")
-    parser.add_argument("--state", type=Path, default=Path("out/fuzz.json"), help="where to keep what is done")
-    parser.add_argument("--batch", type=int, help="run this batch alone, and show where it fails")
+    parser.add_argument("--state", type=Path, default=Path("out/fuzz.json"), help="file for the progress")
+    parser.add_argument("--batch", type=int, help="only run this batch, and show where it fails")
     given = parser.parse_args()
     each = round(given.steps / max(given.models / MODELS, 1))
     if given.batch is not None:
@@ -60,7 +59,7 @@ def main() -> int:
     given.state.parent.mkdir(parents=True, exist_ok=True)
     seed, number, counted, seconds = begin(given.state, given.seed)
     print(f"seed {seed}, {number} batches are done; Ctrl-C keeps them in {given.state}", flush=True)
-    start, told = time.monotonic() - seconds, 0.0
+    start, printed = time.monotonic() - seconds, 0.0
     try:
         while counted["models"] < given.models or counted["steps"] < given.steps:
             counted += batch(seed, number, each)
@@ -68,9 +67,9 @@ def main() -> int:
             kept = {"seed": seed, "batches": number, "seconds": time.monotonic() - start, "counted": dict(counted)}
             with atomic_write(given.state) as file:
                 file.write(json.dumps(kept).encode())
-            if time.monotonic() - told > 10:
-                told = time.monotonic()
-                print(f"{told - start:6.0f} s  {show(counted)}", flush=True)
+            if time.monotonic() - printed > 10:
+                printed = time.monotonic()
+                print(f"{printed - start:6.0f} s  {show(counted)}", flush=True)
     except KeyboardInterrupt:
         print(f"stopped; {given.state} has {show(counted)}")
         return 130
@@ -83,7 +82,7 @@ def main() -> int:
 
 
 def begin(path: Path, seed: int | None) -> tuple[int, int, Counter[str], float]:
-    """Seed, batches, counts and seconds so far: those of the file, if it is of this seed."""
+    """The seed, batches, counts and seconds so far, from the file if it has this seed."""
     if path.exists():
         kept = json.loads(path.read_text())
         if seed in (None, kept["seed"]):
@@ -92,7 +91,7 @@ def begin(path: Path, seed: int | None) -> tuple[int, int, Counter[str], float]:
 
 
 def show(counted: Counter[str]) -> str:
-    """What was counted, in words."""
+    """The counts as text."""
     return ", ".join(f"{number:,} {what}" for what, number in counted.items())
 
 

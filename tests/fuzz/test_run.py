@@ -1,4 +1,4 @@
-"""``make fuzz``, for a few seconds: it counts, resumes where it stopped, and finds what is wrong."""
+"""``make fuzz``, for a few seconds: it counts, resumes where it stopped, and finds errors."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 RUN = Path(__file__).with_name("run.py")
-# The command, with something in the package that is wrong.
+# The command, with an error in the package.
 BROKEN = """
 import runpy, sys
 from almostsure import Shield
@@ -23,7 +23,7 @@ def fuzz(state, *arguments, start=()):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_it_counts_and_goes_on_where_it_was(tmp_path):
+def test_it_counts_and_resumes_where_it_stopped(tmp_path):
     state = tmp_path / "fuzz.json"
     state.write_text(json.dumps({"seed": 5, "batches": 3, "seconds": 9.0, "counted": {"models": 6000, "steps": 10}}))
     done = fuzz(state, "--models", "8000", "--steps", "1e5")
@@ -36,7 +36,7 @@ def test_it_counts_and_goes_on_where_it_was(tmp_path):
     assert kept["counted"]["steps"] >= 1e5
 
 
-def test_it_finds_what_is_wrong(tmp_path):
+def test_it_finds_errors(tmp_path):
     done = fuzz(tmp_path / "fuzz.json", "--models", "2000", "--steps", "1e5", start=("-c", BROKEN))
     assert done.returncode == 1
     assert "A DIFFERENCE: seed 5, batch 0" in done.stdout

@@ -1,7 +1,7 @@
-"""Plain answers to what is asked about a union of random models.
+"""Plain twins: the results for a union of random models, by their definitions.
 
-The twins sweep the definitions over the raw columns, with NumPy and nothing of the package: T from 0 for minimal
-budgets and horizons, least probabilities of overspending from below.
+They iterate the definitions on the raw columns, with NumPy and without this package: T from 0 for minimal budgets and
+horizons, least probabilities of overspending from below.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from almostsure.testing.unions import Union
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-NEVER = 1 << 40  # stands for ∞ in twins
+NEVER = 1 << 40  # means ∞ in twins
 
 
 def sweep(union: Union, values: Ints) -> tuple[Ints, Ints]:
-    """(T k) of each choice, and the least of them at each state."""
+    """(T k) of each choice, and their minimum per state."""
     of_choice = np.maximum.reduceat(union.damage + values[union.target], union.outcome_ptr[:-1])
     return of_choice, np.minimum.reduceat(of_choice, union.choice_ptr[:-1])
 
 
 def minimal_budgets(union: Union) -> tuple[Ints, Ints]:
-    """k* of states and choices: T is swept from 0 until nothing changes.
+    """k* of states and choices: T is iterated from 0 until nothing changes.
 
-    Whoever needs a finite budget takes damage at most once at each state of its model, or could be made to take it
-    again and again: what exceeds the sum of the states' largest damages is ∞.
+    If a finite budget suffices, damage is taken at most once in each state of the model, since otherwise it could be
+    forced again and again.  So values above the sum of the states' largest damages are ∞.
     """
     of_choice = np.maximum.reduceat(union.damage, union.outcome_ptr[:-1])
     most = np.maximum.reduceat(of_choice, union.choice_ptr[:-1])
@@ -49,9 +49,9 @@ def forced_within(union: Union, steps: int) -> list[Ints]:
 
 
 def least_risks(union: Union, budget: int, sweeps: int) -> tuple[Floats, bool]:
-    """A lower bound of the least probability of overspending, [budget + 1, states], and whether it is close."""
+    """A lower bound on the least probability of overspending, [budget + 1, states], and whether it is close."""
     risk = np.zeros((budget + 2, union.num_states))
-    risk[-1] = 1.0  # the row of whoever has overspent: −1
+    risk[-1] = 1.0  # the row for "overspent": −1
     left = np.maximum(np.arange(budget + 1)[:, None] - union.damage, -1)
     for _ in range(sweeps):
         of_choice = np.add.reduceat(union.probability * risk[left, union.target], union.outcome_ptr[:-1], axis=1)

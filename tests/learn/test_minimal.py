@@ -59,7 +59,7 @@ def test_the_guarantee_on_random_models(mdp, budget, seed):
     everything = learn_minimal_budget(mdp, mu=mu, delta=1e-4, seed=seed, workers=1)
     assert agrees(everything, mdp, truth)
     if truth.smallest_budget() > budget:
-        with pytest.raises(Infeasible, match="enough at the start: what was seen forces") as caught:
+        with pytest.raises(Infeasible, match="enough at the start: the observed outcomes force") as caught:
             learn_minimal_budget(mdp, mu=mu, delta=1e-4, seed=seed, budget=budget, workers=1)
         assert budget < caught.value.needed <= truth.smallest_budget() or truth.smallest_budget() == asure.INFINITE
         return
@@ -225,7 +225,9 @@ def test_bad_arguments(hazard):
 
 def test_a_budget_that_is_not_enough_is_refused_with_certainty():
     mdp = asure.example("quicksand")  # needs 2
-    with pytest.raises(Infeasible, match="a budget of 1 is not enough at the start: what was seen forces 2") as caught:
+    with pytest.raises(
+        Infeasible, match="a budget of 1 is not enough at the start: the observed outcomes force 2"
+    ) as caught:
         learn_minimal_budget(mdp, mu=0.1, delta=0.01, budget=1, seed=1)
     assert caught.value.needed == 2
     doomed = asure.from_transitions([0], [0], [0], [1], [0], [1])

@@ -1,4 +1,4 @@
-"""What the tests of the paper's reproduction share."""
+"""Fixtures of the tests of the paper's reproduction."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from almostsure.paper import experiments
 
 @pytest.fixture
 def fresh():
-    """Experiments are computed once in a process; whoever breaks something must not see, or leave, a stored one."""
+    """Clear the cache of experiments, before and after a test that breaks something on purpose."""
     experiments.experiment.cache_clear()
     yield
     experiments.experiment.cache_clear()

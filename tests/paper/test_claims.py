@@ -1,4 +1,4 @@
-"""Every claim of the paper passes, says something, and fails when the library that it rests on is broken."""
+"""All claims of the paper pass, with text, and fail if the library is broken on purpose."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def test_the_claim_passes(name):
     assert found.verdict in (HOLDS, LOOSE)
     assert found.statement
     assert found.value
-    assert found.comment or found.verdict == HOLDS, "what is loose must be explained"
+    assert found.comment or found.verdict == HOLDS, "a loose claim needs a comment"
     assert DRAW["row"](found) in DRAW["PAGE"].read_text("utf-8"), "run: python docs/pictures/paper/draw.py"
 
 
 @pytest.mark.parametrize("name", DRAW["PICTURES"])
-def test_the_page_has_the_pictures_of_today(name):
+def test_the_pictures_of_the_page_are_up_to_date(name):
     drawn, stored = (imread(source, "png") for source in (BytesIO(DRAW["picture"](name)), DRAW["FOLDER"] / name))
     assert drawn.shape == stored.shape
     assert np.abs(drawn - stored).mean() < 0.01, "run: python docs/pictures/paper/draw.py"
 
 
-def test_nothing_of_the_paper_is_left_out():
-    """Two propositions, five lemmas, three theorems, two algorithms, and so on; definitions claim nothing."""
+def test_all_statements_of_the_paper_are_checked():
+    """Two propositions, five lemmas, three theorems, two algorithms, and so on; but not all definitions."""
     names = {check.name for check in paper.CLAIMS}
     for kind, number in (("Proposition", 2), ("Lemma", 5), ("Theorem", 3), ("Algorithm", 2)):
         assert {f"{kind} {n}" for n in range(1, number + 1)} <= names
@@ -61,11 +61,11 @@ def test_claims_are_found_by_name_and_by_key():
         paper.check("Lemma 3")
 
 
-# ---------------------------------------------------------------------- on a model of the user's
+# ---------------------------------------------------------------------- on the user's own model
 
 
 @pytest.mark.parametrize("check", [check for check in paper.CLAIMS if check.takes_model], ids=lambda check: check.key)
-def test_the_claim_passes_on_a_model_of_the_users(check):
+def test_the_claim_passes_on_another_model(check):
     """A model with a cycle, several starts and damages above 1."""
     rows = [(0, 0, 1, 0.5, 1, 1), (0, 0, 2, 0.5, 0, 0), (0, 1, 2, 1, 0, 2), (1, 0, 3, 1, 2, 1), (2, 0, 3, 1, 1, 0)]
     rows += [(2, 1, 0, 1, 1, 0)]
@@ -75,7 +75,7 @@ def test_the_claim_passes_on_a_model_of_the_users(check):
     assert "3 models" not in found.value
 
 
-def test_a_model_with_an_end_of_episodes():
+def test_a_model_with_an_end_state():
     found = paper.check("Algorithm 2", "gym:Taxi-v4")
     assert found.passed, found
 
@@ -91,11 +91,11 @@ def test_the_claim_passes_on_random_models(check, mdp):
 def test_models_on_which_a_claim_cannot_be_tried():
     with pytest.raises(ArgumentError, match="is about the paper's own example; leave out the model"):
         paper.check("termination", "corridor")
-    with pytest.raises(ArgumentError, match=r"models of at most 1,000 states; got 1,600"):
+    with pytest.raises(ArgumentError, match=r"a model must have at most 1,000 states; got 1,600"):
         paper.check("theorem_2", "archipelago")
 
 
-def test_a_wrong_solver_is_noticed_on_a_model_of_the_users(monkeypatch):
+def test_a_wrong_solver_is_noticed_on_another_model(monkeypatch):
     monkeypatch.setattr(minimal, "minimal_budget", wrong_minimal(lambda k: np.minimum(k, 1)))
     found = paper.check("Theorem 2", "quicksand")
     assert found.verdict == FAILS
@@ -119,11 +119,11 @@ def test_seeds_are_whole_numbers(seed):
         paper.check("Proposition 1", seed=seed)
 
 
-# ---------------------------------------------------------------------- what is broken is noticed
+# ---------------------------------------------------------------------- a broken library is noticed
 
 
 def wrong_minimal(change):
-    """A solver whose budgets of choices are changed."""
+    """A solver that returns changed budgets of choices."""
 
     def solve(mdp):
         true = asure.minimal_budget(mdp)
@@ -137,7 +137,7 @@ def wrong_minimal(change):
 
 
 def too_hopeful(mdp, samples, **options):
-    """A kernel builder that sees damage where there is none."""
+    """A kernel builder that observes damage although there is none."""
     kernel = asure.learn.count_outcomes(mdp, samples, **options)
     return replace(kernel, damage=np.minimum(kernel.damage + 1, 255).astype(np.uint8))
 
@@ -163,10 +163,10 @@ BREAKS = [
     ("remark_1", sampling, "minimal_budget", wrong_minimal(lambda k: k - 1)),
     ("remark_2", sampling, "trim", lambda minimal, budget: asure.shield.trim(minimal, budget - 1)),
     ("experiment_1_assured", experiments, "BUDGET", 4),
-    ("experiment_1_expected", experiments, "HURTS", {1: 0.5, 2: 0.6}),
-    ("experiment_2_assured", experiments, "HURTS", {1: 1.0, 2: 0.5}),
-    ("experiment_2_assured", experiments, "negative_binomial", lambda hurts: experiments.geometric(5)),
-    ("experiment_2_expected", experiments, "HURTS", {1: 1.0, 2: 0.5}),
+    ("experiment_1_expected", experiments, "DAMAGE_PROBABILITY", {1: 0.5, 2: 0.6}),
+    ("experiment_2_assured", experiments, "DAMAGE_PROBABILITY", {1: 1.0, 2: 0.5}),
+    ("experiment_2_assured", experiments, "negative_binomial", lambda p: experiments.geometric(5)),
+    ("experiment_2_expected", experiments, "DAMAGE_PROBABILITY", {1: 1.0, 2: 0.5}),
     ("experiment_2_damage", experiments, "LIMITS", (1.0, 2.0)),
 ]  # fmt: skip
 
@@ -177,7 +177,7 @@ def test_a_broken_library_makes_the_claim_fail(name, where, what, broken, monkey
     monkeypatch.setattr(where, what, broken)
     if name == "experiment_2_damage":  # the two experiments must be about the same limits
         experiments.experiment(1, 0)
-        monkeypatch.setattr(experiments, "HURTS", {1: 1.0, 2: 0.6})
+        monkeypatch.setattr(experiments, "DAMAGE_PROBABILITY", {1: 1.0, 2: 0.6})
         monkeypatch.setattr(experiments, "Expected", lambda limit: asure.Expected(2 * limit))
     if name == "experiment_1_assured":
         monkeypatch.setattr(experiments, "AlmostSure", lambda budget: asure.AlmostSure(budget + 1))
@@ -208,7 +208,7 @@ def test_an_interruption_is_not_a_refutation(monkeypatch):
 def test_a_check_that_tries_nothing_fails():
     @claim("Nothing", "at all")
     def nothing(trial: Trial) -> str:
-        """Say nothing."""
+        """Try no case."""
         return "all is well"
 
     assert nothing().verdict == FAILS
@@ -219,12 +219,12 @@ def test_a_check_that_tries_nothing_fails():
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_experiments_are_exact(number):
-    hurts = experiments.HURTS[number]
+    p = experiments.DAMAGE_PROBABILITY[number]
     found = paper.experiment(number)
-    np.testing.assert_allclose(found.assured.reward, experiments.negative_binomial(hurts), atol=1e-12)
+    np.testing.assert_allclose(found.assured.reward, experiments.negative_binomial(p), atol=1e-12)
     np.testing.assert_allclose(found.assured.damage, np.eye(experiments.SUPPORT)[5], atol=1e-12)
     for limit, run in found.expected.items():
-        np.testing.assert_allclose(run.reward, experiments.geometric(limit / hurts), atol=1e-11)
+        np.testing.assert_allclose(run.reward, experiments.geometric(limit / p), atol=1e-11)
         np.testing.assert_allclose(run.damage, experiments.geometric(limit), atol=1e-11)
         assert run.facts.overspends == pytest.approx((limit / (1 + limit)) ** 6, abs=1e-12)
 
@@ -251,7 +251,7 @@ def test_the_searches_are_right_on_a_known_model():
 def test_outcomes_too_rare_to_see_or_to_sample():
     rows = [(0, 0, 1, 1 - 1e-12, 1, 0), (0, 0, 1, 1e-12, 0, 255), (0, 1, 1, 1, 0, 0)]
     mdp = asure.from_transitions(*zip(*rows, strict=True), terminal=[1])
-    for seed in range(4):  # some of the policies play the action that hurts once in 10¹² times
+    for seed in range(4):  # some of the policies play the action that does damage once in 10¹² times
         assert paper.check("Lemma 1", mdp, seed=seed).passed
     claim = paper.check("Remark 1", mdp)
     assert claim.passed

@@ -15,7 +15,7 @@ from almostsure.testing import mdps
 
 @given(mdps(max_states=4), st.integers(0, 3), st.randoms(use_true_random=False))
 def test_the_bijection_on_trajectories(mdp, budget, random):
-    """Lemma 1: what a policy does on (s, K) and what it does on histories is the same, step by step."""
+    """Lemma 1: a policy on (s, K) and its history policy play the same, step by step."""
     table = Policy.from_function(mdp, lambda s, k: random.choice(mdp.actions(s).tolist()), budget=budget)
     policy = table.with_overspent(lambda s: int(mdp.actions(s)[0]))
     of_history = to_history_policy(policy)
@@ -70,7 +70,7 @@ def test_a_policy_with_a_longer_memory_is_refused(paper):
         left = len(history) % 8 == 1
         return np.array([1.0, 0.0]) if left else np.array([0.0, 1.0])
 
-    def twice(history):  # plays left again only if it has played it once, at the same state and budget
+    def twice(history):  # plays left at most twice, even at the same state and budget
         left = len(history) < 9
         return np.array([1.0, 0.0]) if left else np.array([0.0, 1.0])
 

@@ -27,7 +27,7 @@ def small(max_damage=2, max_states=4):
 
 
 def budgets(mdp):
-    """Any k, as T takes it: a number or ∞ for every choice."""
+    """Any argument k of T: a number or ∞ for each choice."""
     entry = st.integers(0, 6) | st.just(INFINITE)
     return st.lists(entry, min_size=mdp.num_choices, max_size=mdp.num_choices).map(np.array)
 
@@ -62,7 +62,7 @@ def test_lemma_3_the_barrier_satisfies_its_bellman_equation(mdp):
 @settings(max_examples=60)
 @given(small(), st.data())
 def test_the_barrier_is_the_greatest_solution(mdp, data):
-    """Whatever safe set satisfies the equation is contained in it: here, the largest one inside a random set."""
+    """All safe sets that satisfy the equation are contained in it; here the largest one inside a random set."""
     b = barrier(mdp, 4)
     size = b.size
     inside = data.draw(st.lists(st.booleans(), min_size=size, max_size=size))
@@ -80,7 +80,7 @@ def test_equations_9_and_10_more_budget_is_safer(mdp):
 
 
 def policies_on_augmented_states(mdp, budget):
-    """Every deterministic stationary policy on (s, k): a choice for each."""
+    """All deterministic stationary policies on (s, k): a choice for each pair."""
     options = [mdp.choices(s) for _ in range(budget + 1) for s in range(mdp.num_states)]
     return itertools.product(*options)
 
@@ -126,7 +126,7 @@ def test_the_minimal_budget_is_the_least_with_a_barrier_of_zero(mdp):
 
 @settings(max_examples=60)
 @given(small(), st.integers(0, 5))
-def test_unsafe_states_are_those_where_every_barrier_is_down(mdp, budget):
+def test_unsafe_states_are_those_where_all_barriers_are_minus_infinity(mdp, budget):
     """Remark 2."""
     k = algorithm_1(mdp).of_choice
     best = np.maximum.reduceat(barrier(mdp, budget)[budget], mdp.choice_ptr[:-1])
@@ -136,13 +136,13 @@ def test_unsafe_states_are_those_where_every_barrier_is_down(mdp, budget):
 
 
 @pytest.mark.parametrize("budget", [-1, 1.5, float("nan"), None])
-def test_a_barrier_is_for_a_whole_total(budget):
+def test_a_barrier_needs_a_whole_budget(budget):
     with pytest.raises(ArgumentError, match=r"budget must be (a whole number|at least 0); got"):
         barrier("paper", budget)
 
 
 @pytest.mark.parametrize("budgets", [[0.5, 0, 0], [float("nan"), 0, 0]])
-def test_the_operator_wants_an_integer_a_choice(budgets):
+def test_the_operator_needs_integers(budgets):
     with pytest.raises(ModelError, match="budgets must be one integer for each of the 3 choices; got"):
         budget_operator("paper", budgets)
 
@@ -202,7 +202,7 @@ def test_fixed_points_are_not_unique(mdp, constant):
 @settings(max_examples=100)
 @given(small().flatmap(lambda mdp: st.tuples(st.just(mdp), budgets(mdp))))
 def test_the_minimal_budget_is_the_least_pre_fixed_point(drawn):
-    """T k ≤ k implies k* ≤ k: what the certificate's first half rests on."""
+    """T k ≤ k implies k* ≤ k, which proves that the certificate's values are never too small."""
     mdp, k = drawn
     while not np.array_equal(raised := np.maximum(k, budget_operator(mdp, k)), k):
         k = np.where(raised > 40, INFINITE, raised)
@@ -211,7 +211,7 @@ def test_the_minimal_budget_is_the_least_pre_fixed_point(drawn):
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 2), (5,)])
-def test_the_operator_wants_one_entry_a_choice(shape):
+def test_the_operator_needs_one_entry_per_choice(shape):
     mdp = from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], terminal=[1])
     with pytest.raises(ValueError, match="budgets must be one integer for each of the 3 choices; got int64 of shape"):
         budget_operator(mdp, np.zeros(shape, int))
@@ -238,7 +238,7 @@ def test_theorem_3_algorithm_1_converges_from_below(mdp):
     np.testing.assert_array_equal(trace[-1], trace[-2])
 
 
-def test_no_trace_unless_asked_for():
+def test_no_trace_unless_requested():
     mdp = from_transitions([0], [0], [1], [1], [0], [1], terminal=[1])
     assert algorithm_1(mdp).trace == ()
 
@@ -246,14 +246,14 @@ def test_no_trace_unless_asked_for():
 @settings(max_examples=100)
 @given(mdps(max_states=6, max_damage=4))
 def test_nothing_finite_exceeds_states_times_damage(mdp):
-    """The rule by which Algorithm 1 stops where k* = ∞, which the paper's does not."""
+    """The rule by which Algorithm 1 stops where k* = ∞; as printed in the paper it does not stop."""
     k = minimal_budget(mdp).of_state
     finite = k[k < INFINITE]
     assume(finite.size)
     assert finite.max() <= mdp.num_states * mdp.max_damage
 
 
-def test_algorithm_1_stops_where_the_paper_s_would_count_for_ever():
+def test_algorithm_1_stops_where_the_paper_s_does_not():
     mdp = from_transitions([0], [0], [0], [1], [0], [1])
     found = algorithm_1(mdp, trace=True)
     assert found.of_state.tolist() == [INFINITE]
@@ -263,13 +263,13 @@ def test_algorithm_1_stops_where_the_paper_s_would_count_for_ever():
 @settings(max_examples=100)
 @given(small(max_states=5, max_damage=3))
 def test_random_play_inside_the_budget_never_overspends_and_one_unit_less_can_be_forced(mdp):
-    """What k* means: play that only uses choices with k*(s,a) ≤ remaining keeps it; with less, nature wins."""
+    """The meaning of k*: play with k*(s,a) ≤ remaining never overspends; with one unit less, nature can force it."""
     minimal = minimal_budget(mdp)
     rng = np.random.default_rng(mdp.num_outcomes)
     v = minimal.of_state
     for start in np.flatnonzero((v > 0) & (v < INFINITE)).tolist():
         state, remaining = start, int(v[start])
-        for _ in range(30):  # the agent plays anything that is allowed, nature the worst
+        for _ in range(30):  # the agent plays any allowed action, nature the worst outcome
             choices = [c for c in mdp.choices(state) if minimal.of_choice[c] <= remaining]
             assert choices
             c = int(rng.choice(choices))

@@ -1,4 +1,4 @@
-"""The whole reproduction: its files, that they are the same every time, and what happens when it cannot go on."""
+"""``reproduce``: its files, that they are reproducible, interruptions and errors."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def few(monkeypatch, fresh):
 
 @pytest.mark.usefixtures("few")
 def test_two_runs(tmp_path):
-    """Two runs with the same seed that share nothing; in one test, as they take a while."""
+    """Two independent runs with the same seed; in one test, since they take a while."""
     runs = []
     for name in ("a", "b"):
         experiments.experiment.cache_clear()
         runs.append(paper.reproduce(tmp_path / name, seed=3, progress=name == "a"))
     same_files(*runs)
-    tables_say_what_was_found(runs[0])
-    figures_are_in_the_report_and_without_dates(runs[0].folder)
+    check_tables(runs[0])
+    check_figures(runs[0].folder)
 
 
 def same_files(one, other):
@@ -50,7 +50,7 @@ def same_files(one, other):
     assert one.report == first / "report.html"
 
 
-def tables_say_what_was_found(found):
+def check_tables(found):
     data = json.loads((found.folder / "claims.json").read_text("utf-8"))
     assert data["seed"] == 3
     assert data["complete"]
@@ -62,7 +62,7 @@ def tables_say_what_was_found(found):
     assert repr(found).startswith("<Reproduction: 3 claims, 2 holds, 1 loose, 0 fails; in ")
 
 
-def figures_are_in_the_report_and_without_dates(folder):
+def check_figures(folder):
     html = (folder / "report.html").read_text("utf-8")
     for name in FIGURES:
         png = (folder / f"{name}.png").read_bytes()
@@ -99,7 +99,7 @@ def test_without_matplotlib_nothing_is_begun(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("few")
-def test_bad_places_and_seeds(tmp_path):
+def test_invalid_folders_and_seeds(tmp_path):
     (tmp_path / "file").write_text("here already")
     with pytest.raises(FileError, match=r"cannot make the folder .*file"):
         paper.reproduce(tmp_path / "file")
@@ -108,7 +108,7 @@ def test_bad_places_and_seeds(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_on_a_model_of_the_users_there_are_tables_only(tmp_path, monkeypatch):
+def test_on_another_model_there_are_only_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(reproduction, "CLAIMS", (*FEW, find(paper.CLAIMS, "termination")))
     found = paper.reproduce(tmp_path, mdp="corridor", progress=False)
     assert [one.name for one in found.claims] == ["Theorem 2", "Theorem 3"]
@@ -130,7 +130,7 @@ def test_a_failing_claim_shows(tmp_path):
     assert not found.passed
 
 
-def test_figures_are_figures():
+def test_figures():
     from matplotlib.figure import Figure
 
     figure = figures.experiment_figure(paper.experiment(2))

@@ -1,4 +1,4 @@
-"""``augment``: the remaining budget as part of the state."""
+"""``augment``: the remaining budget as a part of the state."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,8 @@ from almostsure.testing import mdps
 
 
 @given(mdps(max_damage=4), st.integers(0, 4))
-def test_what_is_safe_with_a_budget_is_harmless_in_the_augmented_model(mdp, budget):
-    """Theorem 1 through the looking glass: k*(s, a) ≤ K exactly if the augmented choice needs no budget at all."""
+def test_safe_choices_need_no_budget_in_the_augmented_model(mdp, budget):
+    """Theorem 1: k*(s, a) ≤ K exactly if the choice in the augmented model needs a budget of 0."""
     needs, harmless = minimal_budget(mdp).of_choice, minimal_budget(augment(mdp, budget)).of_choice
     for remaining in range(budget + 1):
         part = harmless[remaining * mdp.num_choices : (remaining + 1) * mdp.num_choices]
@@ -22,7 +22,7 @@ def test_what_is_safe_with_a_budget_is_harmless_in_the_augmented_model(mdp, budg
 
 
 @given(mdps(), st.integers(0, 3))
-def test_probabilities_and_rewards_come_along(mdp, budget):
+def test_probabilities_and_rewards_are_kept(mdp, budget):
     bigger = augment(mdp, budget)
     assert bigger.num_states == (budget + 1) * mdp.num_states + 1
     choice, wide = mdp.outcome_choices(), bigger.outcome_choices()
@@ -42,7 +42,7 @@ def test_names_and_places(paper):
     assert bigger.initial_state == bigger.state("0 @2") == 4
 
 
-def test_an_initial_distribution_comes_along():
+def test_an_initial_distribution_is_kept():
     mdp = from_transitions([0, 1], [0, 0], [2, 2], [1, 1], [0, 0], [0, 1], terminal=[2], initial={0: 0.25, 1: 0.75})
     bigger = augment(mdp, 1)
     assert dict(zip(bigger.initial_states.tolist(), bigger.initial_probabilities.tolist(), strict=True)) == {
@@ -51,7 +51,7 @@ def test_an_initial_distribution_comes_along():
     }
 
 
-def test_what_does_not_fit_is_refused_at_once(paper):
+def test_too_large_models_are_refused_at_once(paper):
     with pytest.raises(NotEnoughMemory, match=r"the augmented model \(.* outcomes\) needs about"):
         augment(paper(), 2**31 - 2)
 

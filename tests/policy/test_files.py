@@ -1,4 +1,4 @@
-"""Policies as files."""
+"""Policies, saved and loaded."""
 
 import copy
 import pickle
@@ -48,7 +48,7 @@ def test_files_of_other_models_and_damaged_files(mdp, paper, tmp_path):
         Policy.load(tmp_path / "nothing", mdp)
 
 
-def test_a_file_that_lies_is_refused(paper, tmp_path):
+def test_a_forged_file_is_refused(paper, tmp_path):
     mdp = paper()
     for arrays, strings in (
         ({"choice": np.array([[2, 2]], np.int32)}, {"budget": ""}),
@@ -70,10 +70,10 @@ def test_an_assured_policy_must_be_one(paper, tmp_path):
     policy = solve_policy(mdp, AlmostSure(2)).policy
     policy.save(path)
     assert Policy.load(path, mdp) == policy
-    bold = {"choice": np.zeros((3, 2), np.int32) + np.array([[0, 2]], np.int32)}  # "left" for ever
+    bold = {"choice": np.zeros((3, 2), np.int32) + np.array([[0, 2]], np.int32)}  # always "left"
     for claim in ({"assured": "yes"}, {}, {"assured": ""}):
         save_tensors(path, kind="policy", model=mdp.fingerprint, arrays=bold, strings={"budget": "2", **claim})
-        with pytest.raises(CorruptFile, match="never overspends its budget of 2; the one that it holds may"):
+        with pytest.raises(CorruptFile, match="never overspend its budget of 2; it may"):
             Policy.load(path, mdp)
     Policy(mdp, choice=bold["choice"], budget=2).save(path)  # which does not claim to be assured
     assert Policy.load(path, mdp).act(0, 0) == 0

@@ -1,11 +1,11 @@
-"""The likeliest run of a policy."""
+"""The most likely run of a policy."""
 
 import almostsure as asure
 from almostsure.policy.play import likeliest_run
 
 
-def test_a_run_passes_over_waiting() -> None:
-    mdp = asure.from_transitions(  # a gate that hardly ever opens, and then hurts
+def test_a_run_skips_waiting() -> None:
+    mdp = asure.from_transitions(  # a gate that rarely opens, and then does damage
         [0, 0, 1, 1, 1], [0] * 5, [0, 1, 1, 2, 2], [0.9, 0.1, 0.8, 0.15, 0.05], [0] * 5, [0, 0, 0, 1, 0], terminal=[2]
     )
     policy = asure.Policy.from_table(mdp, [0, 0, 0])

@@ -1,4 +1,4 @@
-"""``Policy``: what tables, mappings and functions make of it, and what is refused."""
+"""``Policy``: from tables, mappings and functions; invalid input; rest; text."""
 
 import pickle
 import re
@@ -21,7 +21,7 @@ from almostsure.policy.rows import Rest
 from almostsure.testing import mdps
 
 
-def test_one_action_a_state(mdp):
+def test_one_action_per_state(mdp):
     policy = Policy.from_table(mdp, [0, 2, 0])
     assert policy.is_stationary
     assert policy.is_deterministic
@@ -35,7 +35,7 @@ def test_names_in_a_table(mdp):
 def test_one_row_for_each_remaining_budget(mdp):
     policy = Policy.from_table(mdp, [[1, 1, 0], [0, 1, 0], [0, 2, 0]])
     assert policy.budget == 2
-    assert [policy.act("field", k) for k in range(5)] == [1, 1, 2, 2, 2]  # the top layer serves larger budgets
+    assert [policy.act("field", k) for k in range(5)] == [1, 1, 2, 2, 2]  # larger budgets use the top layer
 
 
 def test_one_block_of_rows_for_some_numbers_of_steps_left(mdp):
@@ -44,7 +44,7 @@ def test_one_block_of_rows_for_some_numbers_of_steps_left(mdp):
     policy = Policy(mdp, choice=choice, budget=1, block=[1, 0, 1])
     assert [policy.act("field", 1, steps_left=t) for t in (1, 2, 3)] == [1, 2, 1]
     assert [policy.act("home", 0, steps_left=t) for t in (1, 2, 3)] == [1, 1, 1]
-    with pytest.raises(ArgumentError, match="horizon of 3 steps: say how many are left"):
+    with pytest.raises(ArgumentError, match="horizon of 3 steps: pass steps_left="):
         policy.act("field", 1)
     for wrong in (0, 4):
         with pytest.raises(ArgumentError, match=f"steps_left must lie in 1 … 3, the policy's horizon; got {wrong}"):
@@ -56,7 +56,7 @@ def test_a_mapping_may_be_partial_and_random(mdp):
     assert policy.probabilities("home").tolist() == [0.25, 0.75, 0]
     assert not policy.is_deterministic
     half = Policy.from_table(mdp, {"home": {"out": 0.25, "back": 0.75}})
-    with pytest.raises(NoSafeAction, match="says nothing about state 1 'field'"):
+    with pytest.raises(NoSafeAction, match="the policy is undefined at state 1 'field'"):
         half.act("field")
 
 
@@ -74,13 +74,13 @@ def test_a_mapping_may_be_partial_and_random(mdp):
         lambda state: ["out", "back"][state],
     ],
 )
-def test_what_is_said_about_terminal_states_is_ignored(mdp, policy):
+def test_entries_of_terminal_states_are_ignored(mdp, policy):
     assert as_policy(mdp, policy) == Policy.from_table(mdp, [0, 1, 0])
     assert as_policy(mdp, policy).act("end") == 0
 
 
 @given(mdps())
-def test_uniform_play_and_one_action_everywhere_are_policies_unless_a_living_state_lacks_it(mdp):
+def test_uniform_play_and_a_single_action_are_policies_unless_a_state_that_is_not_terminal_lacks_an_action(mdp):
     living = [s for s in range(mdp.num_states) if not mdp.is_terminal()[s]]
     if all(len(mdp.actions(s)) == mdp.num_actions for s in living):
         uniform = Policy.from_table(mdp, np.full((mdp.num_states, mdp.num_actions), 1 / mdp.num_actions))
@@ -92,7 +92,7 @@ def test_uniform_play_and_one_action_everywhere_are_policies_unless_a_living_sta
             Policy.from_function(mdp, lambda state: 0)
 
 
-def test_a_function_that_finds_nothing_safe_says_nothing_there(mdp):
+def test_a_function_that_raises_no_safe_action_is_undefined_there(mdp):
     shield = Shield(minimal_budget(mdp))
     policy = as_policy(mdp, lambda state, remaining: shield.allowed(state, remaining)[-1], budget=3)
     assert policy.act("home", 0) == 1
@@ -101,7 +101,7 @@ def test_a_function_that_finds_nothing_safe_says_nothing_there(mdp):
     def careful(state, remaining):
         raise NoSafeAction("not here", state=state)
 
-    with pytest.raises(NoSafeAction, match="state 0 'home' with 3 left, and says nothing"):
+    with pytest.raises(NoSafeAction, match="state 0 'home' with 3 left, where it is undefined"):
         evaluate(mdp, careful, budget=3)
 
 
@@ -148,7 +148,7 @@ def test_a_mapping_on_state_and_remaining(mdp):
     policy = Policy.from_table(mdp, {("home", 0): "back", ("home", 3): "out"})
     assert policy.budget == 3
     assert policy.act("home", 3) == 0
-    with pytest.raises(NoSafeAction, match="says nothing about state 0 'home' with 2 left"):
+    with pytest.raises(NoSafeAction, match="is undefined at state 0 'home' with 2 left"):
         policy.act("home", 2)
 
 
@@ -171,24 +171,24 @@ def test_functions(mdp):
     assert [both.act(1, k) for k in range(3)] == [1, 1, 2]
 
 
-def test_what_to_do_once_overspent(mdp):
+def test_a_layer_for_an_overspent_budget(mdp):
     policy = Policy.from_table(mdp, [[1, 1, 0], [0, 1, 0]], overspent=["out", "dash", "out"])
     assert policy.knows_overspent
     assert policy.act("field", -3) == 2
     assured = Policy.from_table(mdp, [[1, 1, 0], [0, 1, 0]])
-    with pytest.raises(NoSafeAction, match="overspent by 3, and this policy says nothing about that"):
+    with pytest.raises(NoSafeAction, match="overspent by 3, for which this policy is undefined"):
         assured.act("field", -3)
 
 
-def test_what_looks_at_the_budget_must_be_told_it(mdp):
+def test_policies_that_depend_on_the_budget_require_it(mdp):
     policy = Policy.from_table(mdp, [[1, 1, 0]])
-    with pytest.raises(ArgumentError, match="looks at the remaining budget: say what remains"):
+    with pytest.raises(ArgumentError, match="depends on the remaining budget: pass remaining="):
         policy.act("home")
     for wrong in ("1", [1], 0.5, True):
         with pytest.raises(ArgumentError, match=rf"^remaining must be a whole number; got {re.escape(repr(wrong))}$"):
             policy.act("home", wrong)
     assert policy.act("home", np.int64(0)) == policy.act("home", 0.0) == policy.act("home", 0)
-    with pytest.raises(ArgumentError, match="looks at the remaining budget: say the budget"):
+    with pytest.raises(ArgumentError, match="depends on the remaining budget: pass budget="):
         as_policy(mdp, lambda s, k: 0)
 
 
@@ -201,10 +201,10 @@ def test_randomness_is_an_argument(mdp):
     assert abs(share - 0.5) < 0.06
 
 
-# ---------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------- invalid input
 
 
-def test_a_word_is_no_policy():
+def test_a_word_is_not_a_policy():
     with pytest.raises(PolicyError, match="a policy must be a Policy, a function, a mapping or an array; got 'best'"):
         evaluate(example("paper"), "best")
 
@@ -219,14 +219,14 @@ def test_an_action_that_the_state_lacks(mdp):
         Policy.from_function(mdp, lambda s: {"out": 1.0})
 
 
-def test_what_is_not_a_number_is_named_and_states_are_counted(mdp):
+def test_nan_is_named_and_states_are_counted(mdp):
     with pytest.raises(PolicyError, match=r"must lie in 0 … 1; got nan at state 0 'home' \(and 1 more state\)\."):
         Policy.from_table(mdp, np.full((3, 3), np.nan))
     with pytest.raises(PolicyError, match=r"got dash at state 0 'home', which has"):
         Policy.from_table(mdp, np.array([[[0, 0.5, 0.5], [0, 1, 0], [1, 0, 0]]] * 2))  # one state, twice
 
 
-def test_an_action_that_nobody_has(mdp):
+def test_an_action_that_no_state_has(mdp):
     with pytest.raises(PolicyError, match="got 7 at state 0"):
         Policy.from_table(mdp, [7, 1, 0])
     with pytest.raises(PolicyError, match=r"unknown action 'bak'\. Did you mean 'back'"):
@@ -243,7 +243,7 @@ def test_an_action_that_nobody_has(mdp):
         ([float("nan"), 1, 0], "must lie in 0 … 1; got nan"),
     ],
 )
-def test_probabilities_that_are_no_distribution(mdp, row, message):
+def test_probabilities_that_are_not_a_distribution(mdp, row, message):
     with pytest.raises(PolicyError, match=message):
         Policy.from_table(mdp, np.array([row, [0, 1, 0], [1, 0, 0]]))
 
@@ -288,18 +288,18 @@ def test_policies_are_immutable(mdp):
 def test_a_policy_that_rests_plays_by_start(coin):
     rest = Rest(probability=np.array([[0.5, 0.0]]), choice=np.array([0, -1]))
     policy = Policy(coin, choice=np.array([[1, 2]], np.int32), rest=rest)
-    with pytest.raises(PolicyError, match=r"may come to rest, which it must remember. Play it with start\(\)"):
+    with pytest.raises(PolicyError, match=r"may come to rest, which needs memory. Play it with start\(\)"):
         policy.act(0)
     rng = np.random.default_rng(1)
     first = [policy.start(rng=rng) for _ in range(400)]
     waits = [play for play in first if play.act(0) == 0]
     assert 150 < len(waits) < 250
-    assert all(play.act(0) == 0 for play in waits for _ in range(20))  # for ever
+    assert all(play.act(0) == 0 for play in waits for _ in range(20))  # in all later steps
 
 
 def test_a_rest_must_be_harmless(coin):
     rest = Rest(probability=np.array([[0.5, 0.0]]), choice=np.array([1, 2]))
-    with pytest.raises(PolicyError, match="come to rest where no damage happens"):
+    with pytest.raises(PolicyError, match="a policy that has come to rest must never take damage"):
         Policy(coin, choice=np.array([[1, 2]], np.int32), rest=rest)
 
 
@@ -311,7 +311,7 @@ def test_a_play_keeps_the_budget(mdp):
     assert play.remaining == 1
 
 
-def test_what_a_table_of_choices_must_be(mdp):
+def test_invalid_tables_of_choices(mdp):
     with pytest.raises(PolicyError, match="choice must hold integers; got float64"):
         Policy(mdp, choice=np.zeros((1, 3)))
     with pytest.raises(PolicyError, match=r"choice must have shape \[1, 3\]; got \[2, 3\]"):
@@ -321,12 +321,12 @@ def test_what_a_table_of_choices_must_be(mdp):
 
 
 @pytest.mark.parametrize("block", [[], [-1, 0], [0.5], [[0, 1]], [2**31]])
-def test_what_blocks_must_be(mdp, block):
+def test_invalid_blocks(mdp, block):
     with pytest.raises(PolicyError, match="block must hold a whole number, 0 or more, for each number of steps left"):
         Policy(mdp, choice=np.full((1, 3), -1, np.int32), budget=0, block=block)
 
 
-def test_what_a_rest_must_be(coin):
+def test_invalid_rests(coin):
     choice, table = np.array([0, -1]), np.array([[0, 2]], np.int32)
     for rest, message in (
         (Rest(probability=np.zeros((2, 2)), choice=choice), "rest must have one probability per layer and state"),
@@ -351,10 +351,10 @@ def test_what_a_rest_must_be(coin):
             Policy(coin, choice=table, rest=rest)
 
 
-def test_what_cannot_be_added_once_overspent(mdp):
+def test_layers_for_an_overspent_budget_that_cannot_be_added(mdp):
     with pytest.raises(PolicyError, match="cannot be added to this policy: it is stationary"):
         Policy.from_table(mdp, [1, 1, 1]).with_overspent([1, 1, 1])
-    with pytest.raises(PolicyError, match="once the budget is overspent must be a stationary policy"):
+    with pytest.raises(PolicyError, match="policy for an overspent budget must be stationary"):
         Policy.from_table(mdp, [[1, 1, 1]]).with_overspent(Policy.from_table(mdp, [[1, 1, 1]]))
 
 
@@ -374,10 +374,10 @@ def test_a_play_counts_the_steps(mdp):
     assert (first, play.act("home"), play.steps_left) == (0, 1, 1)
 
 
-# ---------------------------------------------------------------------- what it is
+# ---------------------------------------------------------------------- properties
 
 
-def test_what_kind_of_policy_it_is(mdp, coin):
+def test_the_kind_of_a_policy(mdp, coin):
     rows = [[1, 1, 0], [0, 1, 0]]
     one = from_transitions([0], [0], [0], [1], [0], [0])
     table = Policy.from_table(mdp, rows)
@@ -398,16 +398,16 @@ def test_what_kind_of_policy_it_is(mdp, coin):
         assert (policy.num_layers, policy.layers_per_block, policy.horizon) == (layers, per_block, horizon)
         assert policy.knows_overspent == overspent
         assert policy.is_stationary == (words.split(",")[1] == " on states")
-    with pytest.raises(PolicyError, match="cannot be added to this policy: a policy for a horizon takes it with its"):
+    with pytest.raises(PolicyError, match="cannot be added to this policy: with a horizon, it belongs in the"):
         timed.with_overspent([0, 1, 0])
-    with pytest.raises(PolicyError, match="a policy for a horizon cannot come to rest: it ends with its steps"):
+    with pytest.raises(PolicyError, match="a policy with a horizon cannot come to rest: it ends with its steps"):
         Policy(coin, choice=np.array([[1, 2]]), rest=rest, block=[0])
     for tables in ({}, {"choice": np.array([[1, 2]]), "probability": np.array([[0, 1, 1.0]])}):
         with pytest.raises(PolicyError, match="a policy must have either choices or probabilities"):
             Policy(coin, **tables)
 
 
-def test_policies_are_equal_if_everything_in_them_is(mdp, coin):
+def test_policies_are_equal_if_all_their_parts_are(mdp, coin):
     row, other = [1, 1, 0], [0, 1, 0]
     policies = [
         Policy.from_table(mdp, row),
@@ -429,10 +429,10 @@ def test_policies_are_equal_if_everything_in_them_is(mdp, coin):
         assert pickle.loads(pickle.dumps(policy)) == policy
 
 
-# ---------------------------------------------------------------------- ways out
+# ---------------------------------------------------------------------- text
 
 
-def test_tables_for_people(mdp):
+def test_tables_as_text(mdp):
     policy = Policy.from_table(mdp, {("home", 0): "back", ("home", 1): {"out": 0.25, "back": 0.75}})
     text = str(policy)
     assert "state  0 left  1 left" in text
@@ -449,7 +449,7 @@ def test_long_tables_are_cut():
     assert "10 left" not in str(policy)
 
 
-def test_each_block_has_its_own_layer_for_what_is_overspent():
+def test_each_block_has_its_own_layer_for_an_overspent_budget():
     mdp = example("paper")
     policy = Policy(mdp, choice=np.tile([0, 2], (6, 1)), budget=1, block=np.array([0, 1]))
     assert [policy.layer(remaining, steps) for steps in (1, 2) for remaining in (0, 1, -1)] == [0, 1, 2, 3, 4, 5]

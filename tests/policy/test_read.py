@@ -1,11 +1,11 @@
-"""What users write as a policy: when functions are told what remains, and what messages say."""
+"""Reading policies: when functions get the remaining budget, and the text of messages."""
 
 import numpy as np
 import pytest
 
 from almostsure.errors import AlmostSureError, ArgumentError, PolicyError
 from almostsure.policy.policy import Policy, as_policy
-from almostsure.policy.read import other_budget, silent, takes_remaining
+from almostsure.policy.read import other_budget, takes_remaining, undefined
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,14 @@ from almostsure.policy.read import other_budget, silent, takes_remaining
         (dict.fromkeys, False),
     ],
 )
-def test_who_is_told_what_remains(function, told):
+def test_which_functions_get_the_remaining_budget(function, told):
     assert takes_remaining(function, 3) == told
 
 
-def test_without_a_budget_nobody_is_told():
+def test_without_a_budget_no_function_gets_it():
     for function in (lambda state: 0, lambda state, remaining=2: 0, lambda *given: 0):
         assert not takes_remaining(function, None)
-    with pytest.raises(ArgumentError, match=r"^this policy looks at the remaining budget: say the budget$"):
+    with pytest.raises(ArgumentError, match=r"^this policy depends on the remaining budget: pass budget=$"):
         takes_remaining(lambda state, left: 0, None)
 
 
@@ -99,11 +99,11 @@ def test_tables_of_other_shapes(mdp):
     )
 
 
-def test_silence_says_where_and_what_to_do(mdp):
-    assert str(silent(mdp, 1, None)) == "the policy reaches state 1 'field', and says nothing about it"
-    assert str(silent(mdp, 1, 0)) == "the policy reaches state 1 'field' with 0 left, and says nothing about it"
+def test_the_error_of_an_undefined_policy_says_where_and_what_to_do(mdp):
+    assert str(undefined(mdp, 1, None)) == "the policy reaches state 1 'field', where it is undefined"
+    assert str(undefined(mdp, 1, 0)) == "the policy reaches state 1 'field' with 0 left, where it is undefined"
     assert (
-        str(silent(mdp, 1, -1, "!")) == "the policy reaches state 1 'field' once overspent, and says nothing about it!"
+        str(undefined(mdp, 1, -1, "!")) == "the policy reaches state 1 'field' once overspent, where it is undefined!"
     )
     assert other_budget(2, 2) == other_budget(None, 2) == other_budget(2, None) == ""
     assert other_budget(2, 3) == (
@@ -111,7 +111,7 @@ def test_silence_says_where_and_what_to_do(mdp):
     )
 
 
-def test_functions_that_fail_say_what_they_were_called_with(mdp):
+def test_the_error_of_a_failing_function_has_its_arguments(mdp):
     called = r"^the policy failed at state 0 'home', where it is called with the state's number, 0; the name is "
     with pytest.raises(AlmostSureError, match=called + r"mdp\.state_name\(0\): ZeroDivisionError"):
         as_policy(mdp, lambda state: 1 // state)

@@ -29,8 +29,8 @@ def test_a_stationary_policy_is_written_as_storm_writes_its_own(tmp_path: Path) 
     assert json.loads((tmp_path / "scheduler.json").read_text()) == theirs
 
 
-def test_memory_is_what_remains(tmp_path: Path) -> None:
-    """Up hurts by 1 or not, to the same state: one of the two outcomes passes through a relay, state 2."""
+def test_memory_is_the_remaining_budget(tmp_path: Path) -> None:
+    """Up does damage 1 or 0 on the way to the same state: one of the outcomes passes through a relay, state 2."""
     mdp = from_transitions(
         [0, 0, 0], [0, 0, 1], [1, 1, 1], [0.5, 0.5, 1], [5, 5, 1], [1, 0, 0], terminal=[1], action_names=["up", "down"]
     )

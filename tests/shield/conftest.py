@@ -1,4 +1,4 @@
-"""Small random models with everything that is awkward in them."""
+"""Small random models with many special cases."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ Make = Callable[[int], asure.MDP]
 
 
 def random_model(seed: int) -> asure.MDP:
-    """One to seven states with different action sets, dead ends, damage-free cycles, unreachable parts, ∞."""
+    """One to seven states, with different action sets, dead ends, cycles without damage, unreachable parts and ∞."""
     rng = np.random.default_rng(seed)
     union = random_union(rng, actions=5, damages=(1, 2, 3))
     initial = rng.choice(union.num_states, int(rng.integers(1, min(union.num_states, 2) + 1)), replace=False)
@@ -27,9 +27,9 @@ def make() -> Make:
 
 @pytest.fixture
 def fall() -> asure.MDP:
-    """Walk (0 … 3 by name), hurt by 1 and 2, or wait; the pit hurts for ever.
+    """Four named states: jumping and climbing do damage 1 and 2, waiting may slip into a pit with endless damage.
 
-    Budgets: start 1 (jump 1, climb 2, wait ∞ once it slips), ledge 2, pit ∞, end 0.
+    Budgets: start 1 (jump 1, climb 2, wait ∞), ledge 2, pit ∞, end 0.
     """
     return asure.from_transitions(
         [0, 0, 0, 0, 1, 2], [0, 1, 2, 2, 0, 1], [3, 1, 0, 2, 3, 2], [1, 1, 0.5, 0.5, 1, 1], [0] * 6, [1, 0, 0, 0, 2, 1],

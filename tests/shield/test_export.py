@@ -1,4 +1,4 @@
-"""Exported shields, in Python and in C, say what the shield says."""
+"""Exported shields, in Python and in C, allow the same actions as the shield."""
 
 import re
 import shutil
@@ -42,7 +42,7 @@ def models(make) -> list[asure.MDP]:
 # ---------------------------------------------------------------------- NumPy
 
 
-def test_the_module_says_what_the_shield_says(make, tmp_path: Path) -> None:
+def test_the_module_allows_the_same_actions_as_the_shield(make, tmp_path: Path) -> None:
     for number, mdp in enumerate(models(make)):
         shield, budget = shield_of(mdp), 310
         module, table = shield.export_numpy(tmp_path / f"table_{number}.py", budget)
@@ -84,7 +84,7 @@ def test_the_module_fails_closed(shield: Shield, tmp_path: Path) -> None:
     for remaining in (0.5, 1.0, float("nan"), np.True_, "1", None):
         with pytest.raises(TypeError, match="remaining must be an integer"):
             runtime.allowed(0, remaining)
-    with pytest.raises(ValueError, match="remaining must be at most 2, what this table was made for; got 3"):
+    with pytest.raises(ValueError, match="remaining must be at most 2, the limit of this table; got 3"):
         runtime.allowed(0, 3)
     assert runtime.allowed(np.uint8(0), np.int8(2)).tolist() == [0, 1]
 
@@ -145,14 +145,14 @@ def test_folders_that_do_not_exist(shield: Shield, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("budget", [-1, 0.5, True, "2"])
-def test_totals_that_are_none(shield: Shield, tmp_path: Path, budget: object) -> None:
+def test_invalid_budgets(shield: Shield, tmp_path: Path, budget: object) -> None:
     for export in (shield.export_numpy, shield.export_c):
         with pytest.raises(ArgumentError, match="budget must be"):
             export(tmp_path / "a.py", budget)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_cap_limits_the_total(fall: asure.MDP, tmp_path: Path) -> None:
+def test_a_cap_limits_the_budget(fall: asure.MDP, tmp_path: Path) -> None:
     shield = shield_of(fall, cap=1)
     runtime = load(shield.export_numpy(tmp_path / "a.py")[0])
     assert runtime.allowed(0, 1).tolist() == [0]
@@ -188,7 +188,7 @@ int main(void)
 
 
 def ask(folder: Path, questions: list[tuple[int, int]], prefix: str = "almostsure") -> list[list[int]]:
-    """Compile shield.h with the strictest warnings and ask it; each answer is the result and the actions."""
+    """Compile shield.h with the strictest warnings and call it; each answer is the result and the actions."""
     main = MAIN.replace("PREFIX", prefix.upper()).replace("prefix", prefix)
     (folder / "main.c").write_text(main)
     strict = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror"]
@@ -199,7 +199,7 @@ def ask(folder: Path, questions: list[tuple[int, int]], prefix: str = "almostsur
 
 
 @needs_compiler
-def test_the_header_says_what_the_shield_says(make, tmp_path: Path) -> None:
+def test_the_header_allows_the_same_actions_as_the_shield(make, tmp_path: Path) -> None:
     for mdp in models(make):
         shield, budget = shield_of(mdp), 310
         shield.export_c(tmp_path / "shield.h", budget)
@@ -268,7 +268,7 @@ def test_the_header_lists_up_to_32_actions(tmp_path: Path, count: int, named: bo
 
 
 @pytest.mark.parametrize("name", ["", "1st", "_x", "a b", "a-b", "ä", "x;y", "x\n"])
-def test_prefixes_that_are_no_c_names(shield: Shield, tmp_path: Path, name: str) -> None:
+def test_invalid_prefixes(shield: Shield, tmp_path: Path, name: str) -> None:
     with pytest.raises(ArgumentError, match="name must be letters, digits and underscores"):
         shield.export_c(tmp_path / "shield.h", name=name)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Feasible is what never overspends, however a policy is written."""
+"""A policy is feasible exactly if it never overspends, in every form in which policies are written."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from almostsure.testing.families import chain, garnet
 
 
 def overspends(mdp: asure.MDP, play, budget: int) -> bool:
-    """Whether (state, remaining) < 0 can be reached, found by walking: no budgets involved."""
+    """Whether a negative remaining budget can be reached: by search, without minimal budgets."""
     todo = [(int(s), budget) for s in mdp.initial_states]
     seen = set(todo)
     while todo:
@@ -36,7 +36,7 @@ def random_table(mdp: asure.MDP, layers: int, rng: np.random.Generator) -> np.nd
 
 
 def lean_table(shield: Shield, layers: int, rng: np.random.Generator) -> np.ndarray:
-    """Allowed actions almost everywhere, so that many are feasible."""
+    """Allowed actions in almost all entries, so that many tables are feasible."""
     table = random_table(shield.mdp, layers, rng)
     for left in range(layers):
         for state in range(shield.mdp.num_states):
@@ -45,7 +45,7 @@ def lean_table(shield: Shield, layers: int, rng: np.random.Generator) -> np.ndar
     return table
 
 
-def test_feasible_is_what_never_overspends(make) -> None:
+def test_feasible_policies_are_those_that_never_overspend(make) -> None:
     found = {True: 0, False: 0}
     for seed in range(1500):
         shield = Shield(asure.minimal_budget(mdp := make(seed)))
@@ -83,7 +83,7 @@ FORMS: dict[str, Any] = {
     "array": np.array([0, 0, 1, 0], np.uint8),
     "names": ["jump", "jump", "climb", "jump"],
     "layers": [[0, 0, 1, 0], [0, 0, 1, 0]],
-    "silent where it never gets": [0, -1, None, 0],
+    "undefined where unreachable": [0, -1, None, 0],
     "matrix": np.eye(3)[[0, 0, 1, 0]],
     "layers of matrices": np.eye(3)[[[0, 0, 1, 0], [0, 0, 1, 0]]],
     "mapping": {"start": "jump", 3: 0},
@@ -114,7 +114,7 @@ def test_an_object_with_probabilities(shield: Shield) -> None:
     assert shield.is_feasible(Duck(), 1)
 
 
-def test_a_table_carries_its_total(shield: Shield) -> None:
+def test_a_table_carries_its_budget(shield: Shield) -> None:
     table = [[0, 0, 1, 0], [0, 0, 1, 0], [1, 0, 1, 0]]
     assert shield.is_feasible(table)
     assert shield.is_feasible(table, 5)  # with more than it knows it plays its top row
@@ -134,7 +134,7 @@ def test_the_violation_says_where(shield: Shield) -> None:
     assert shield.first_violation([0, 0, 1, 0], 1) is None
 
 
-def test_what_is_never_reached_does_not_matter(shield: Shield) -> None:
+def test_unreachable_pairs_do_not_matter(shield: Shield) -> None:
     assert shield.is_feasible({0: 0, 3: 0, 1: 0}, 1)
     assert shield.is_feasible([[2, 0, 1, 0], [0, 0, 1, 0]])  # waits only with nothing left
 
@@ -151,7 +151,7 @@ def test_a_policy_that_comes_to_rest(fall: asure.MDP) -> None:
         assert shield.is_feasible(policy, 1)
 
 
-def test_large_totals_and_long_plays() -> None:
+def test_large_budgets_and_long_plays() -> None:
     mdp = chain(3000)
     shield = Shield(asure.minimal_budget(mdp))
     table = np.zeros(mdp.num_states, np.int64)
@@ -190,7 +190,7 @@ def test_large_totals_and_long_plays() -> None:
         (lambda s: np.eye(2), "must be an action or a distribution"),
     ],
 )
-def test_policies_that_are_none(shield: Shield, policy: Any, message: str) -> None:
+def test_invalid_policies(shield: Shield, policy: Any, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         shield.is_feasible(policy, 2)
 
@@ -198,16 +198,16 @@ def test_policies_that_are_none(shield: Shield, policy: Any, message: str) -> No
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ([-1, 0, 1, 0], "reaches state 0 'start', and says nothing about it"),
-        ([None, 0, 1, 0], "reaches state 0 'start', and says nothing about it"),
-        (np.zeros((4, 3)), "says nothing about it"),
-        ({}, "says nothing about it"),
-        ({0: 1}, "reaches state 1 'ledge', and says nothing"),
-        ({(0, 2): 1, (1, 1): 0}, "reaches state 1 'ledge' with 2 left, and says nothing"),
-        (lambda s: None, "says nothing about it"),
+        ([-1, 0, 1, 0], "reaches state 0 'start', where it is undefined"),
+        ([None, 0, 1, 0], "reaches state 0 'start', where it is undefined"),
+        (np.zeros((4, 3)), "where it is undefined"),
+        ({}, "where it is undefined"),
+        ({0: 1}, "reaches state 1 'ledge', where it is undefined"),
+        ({(0, 2): 1, (1, 1): 0}, "reaches state 1 'ledge' with 2 left, where it is undefined"),
+        (lambda s: None, "where it is undefined"),
     ],
 )
-def test_policies_that_say_nothing_where_they_get(shield: Shield, policy: Any, message: str) -> None:
+def test_policies_that_are_undefined_at_reachable_pairs(shield: Shield, policy: Any, message: str) -> None:
     with pytest.raises(NoSafeAction, match=message):
         shield.is_feasible(policy, 2)
 
@@ -233,7 +233,7 @@ def test_feasible_and_simulate_ask_a_function_alike(shield: Shield) -> None:
         np.diag([1.0, 1, 7])[[0, 0, 1, 2]],
     ],
 )
-def test_what_is_said_about_terminal_states_is_ignored(shield: Shield, policy: Any) -> None:
+def test_entries_of_terminal_states_are_ignored(shield: Shield, policy: Any) -> None:
     assert shield.is_feasible(policy, 1)
     assert str(shield.first_violation(policy, 0)).startswith("with 0 left the policy may play choice 0")
 
@@ -259,14 +259,14 @@ def test_an_unknown_state_in_a_mapping(shield: Shield) -> None:
 
 
 @pytest.mark.parametrize("budget", [-1, 0.5, float("nan"), True, "2"])
-def test_totals_that_are_none(shield: Shield, budget: Any) -> None:
+def test_invalid_budgets(shield: Shield, budget: Any) -> None:
     with pytest.raises(ArgumentError, match="budget must be"):
         shield.is_feasible([0, 0, 1, 0], budget)
 
 
-def test_a_stationary_policy_needs_a_total(shield: Shield) -> None:
+def test_a_stationary_policy_needs_a_budget(shield: Shield) -> None:
     for policy in ([0, 0, 1, 0], Policy.from_table(shield.mdp, [0, 0, 1, 0])):
-        with pytest.raises(ArgumentError, match="budget must be given with a policy that does not carry one"):
+        with pytest.raises(ArgumentError, match="must be given with a policy that does not carry one"):
             shield.is_feasible(policy)
 
 
@@ -284,7 +284,7 @@ def test_errors_of_the_policy_itself_come_through(shield: Shield) -> None:
         shield.is_feasible(policy, 2)
 
 
-def test_beyond_the_cap_nothing_is_said(fall: asure.MDP) -> None:
+def test_beyond_the_cap_policies_are_not_judged(fall: asure.MDP) -> None:
     shield = Shield(asure.minimal_budget(fall, cap=1))
     assert shield.is_feasible([0, 0, 1, 0], 5)
     assert not shield.is_feasible([1, 0, 1, 0], 1)

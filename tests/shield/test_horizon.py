@@ -1,4 +1,4 @@
-"""``HorizonShield``: never overspent within the steps, and no more forbidden than that takes."""
+"""``HorizonShield``: never overspends within the steps, and forbids no more than necessary."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from almostsure.testing import mdps
 
 
 @given(mdps(max_states=5, max_damage=2), st.integers(0, 6), st.integers(0, 4))
-def test_what_is_allowed_is_what_the_budget_for_the_steps_says(mdp, steps, remaining):
+def test_allowed_actions_follow_from_the_horizon_budget(mdp, steps, remaining):
     minimal = minimal_budget(mdp, horizon=steps)
     shield = HorizonShield(minimal)
     assert isinstance(shield, Guard)
@@ -49,7 +49,7 @@ def test_random_play_never_overspends_within_the_steps(mdp, steps, random):
             shield.begin(start, need - 1)
 
 
-def test_no_budget_pays_for_what_is_forbidden():
+def test_forbidden_states_are_refused_with_any_budget():
     rows = [(0, 0, 0, 1, 0, 0), (0, 1, 1, 1, 0, 0), (1, 0, 1, 1, 0, 1)]
     mdp = asure.from_transitions(*zip(*rows, strict=True), labels={"forbidden": [1]})
     shield = HorizonShield(minimal_budget(mdp, horizon=5))
@@ -83,7 +83,7 @@ def test_many_runs_are_each_one_run():
 
 
 def test_refusals():
-    with pytest.raises(ArgumentError, match=r"made of minimal_budget\(mdp, horizon=T\); got MinimalBudget"):
+    with pytest.raises(ArgumentError, match=r"as minimal_budget\(mdp, horizon=T\) returns; got MinimalBudget"):
         HorizonShield(minimal_budget("paper"))
     pit = from_transitions([0], [0], [0], [1], [0], [1])
     shield = HorizonShield(minimal_budget(pit, horizon=4, cap=2))
@@ -125,7 +125,7 @@ def test_a_horizon_shield_in_words_and_at_its_limits():
     with pytest.raises(ArgumentError, match=r"^steps_left must be at most the horizon 4; got 5$"):
         shield.allowed("rim", 2, 5)
     with pytest.raises(
-        NoSafeAction, match=r"^no step is left of the horizon 4 at state 1 'pit': nothing is promised beyond"
+        NoSafeAction, match=r"^no step is left of the horizon 4 at state 1 'pit': the shield guarantees nothing beyond"
     ):
         shield.mask([0, 1], [2, 2], [1, 0])
     assert shield.within(4) is shield.within(5) is shield
@@ -134,5 +134,5 @@ def test_a_horizon_shield_in_words_and_at_its_limits():
     for state in (1, 0, 1, 0):
         run = shield.after(run, 0, state)
     assert run == (0, 0, 0)
-    with pytest.raises(ArgumentError, match=r"^the horizon is over: no step is left in which anything was promised"):
+    with pytest.raises(ArgumentError, match=r"^the horizon is over: the run must have steps left; it has none"):
         shield.after(run, 0, 1)

@@ -1,4 +1,4 @@
-"""Shields for a number of steps: saved, loaded, exported, and never trusted blindly."""
+"""``HorizonShield``: saved, loaded and verified, exported."""
 
 import shutil
 import subprocess
@@ -46,7 +46,7 @@ def answers(ask, error, mdp, steps):
     return result
 
 
-def test_files_and_modules_say_what_the_shield_says(tmp_path):
+def test_files_and_modules_allow_the_same_actions_as_the_shield(tmp_path):
     for number, mdp in enumerate(models()):
         shield = HorizonShield(minimal_budget(mdp, horizon=7, cap=None if number else 9))
         expected = answers(shield.allowed, NoSafeAction, mdp, 7)
@@ -68,7 +68,7 @@ def test_the_module_fails_closed(tmp_path):
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler")
-def test_the_header_says_what_the_shield_says(tmp_path):
+def test_the_header_allows_the_same_actions_as_the_shield(tmp_path):
     mdp = busy(1)
     shield = HorizonShield(minimal_budget(mdp, horizon=7))
     shield.export_c(tmp_path / "shield.h", name="robot")
@@ -131,7 +131,7 @@ def test_files_of_others_are_refused(tmp_path):
     [
         ("-1", "cap must be 0 … 2147483646, or None; got -1"),
         (str(INFINITE), "cap must be 0 … 2147483646, or None; got 2147483647"),
-        ("1", "rises must be to values up to the cap 1, or to INFINITE; got"),
+        ("1", "values of rises must be at most the cap 1, or INFINITE; got"),
     ],
 )
 def test_a_cap_that_the_values_cannot_have_is_refused(tmp_path, cap, message):
@@ -148,7 +148,7 @@ def test_a_cap_that_the_values_cannot_have_is_refused(tmp_path, cap, message):
 
 
 def test_steps_that_no_key_can_hold_are_refused(tmp_path):
-    """A rise after 2⁶² steps would overflow the keys by which needs are looked up."""
+    """A rise after 2⁶² steps would overflow the keys used to look up needs."""
     rows = [(0, 0, 2, 1, 0, 0), (0, 1, 3, 1, 0, 0), (1, 0, 1, 1, 0, 1), (2, 0, 3, 1, 0, 5), (3, 0, 3, 1, 0, 0)]
     mdp = asure.from_transitions(*zip(*rows, strict=True))
     ptr, step, value = map(np.asarray, asure.minimal_budget(mdp, horizon=10).rises)
@@ -157,12 +157,12 @@ def test_steps_that_no_key_can_hold_are_refused(tmp_path):
     forged["value"] = np.insert(value, end, 11).astype(np.int32)
     strings = {"horizon": "10", "cap": "", "settled": ""}
     save_tensors(tmp_path / "huge", kind="horizon shield", model=mdp.fingerprint, arrays=forged, strings=strings)
-    with pytest.raises(CorruptFile, match="with steps below"):
+    with pytest.raises(CorruptFile, match="with steps 0 … 2³¹ − 2"):
         HorizonShield.load(tmp_path / "huge", mdp)
 
 
-def test_what_is_said_to_have_settled_is_verified():
+def test_the_claim_that_no_value_rises_is_verified():
     pit = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [0, 0], [0, 1])
     rises = asure.minimal_budget(pit, horizon=10).rises
-    with pytest.raises(CertificateError, match="more than 10 steps need more in places"):
+    with pytest.raises(CertificateError, match="no value may rise after 10 steps"):
         asure.check_minimal_budget(pit, horizon_budget(pit, rises, 10, None, 10))

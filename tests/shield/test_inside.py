@@ -1,4 +1,4 @@
-"""``trim`` and ``restrict`` keep exactly what is safe."""
+"""``trim`` and ``restrict`` keep exactly the safe states and choices."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from almostsure.shield import Restricted, Shield, Trimmed, restrict, trim
 from almostsure.testing.families import ladder
 
 
-def test_trimming_keeps_exactly_what_is_safe(make) -> None:
+def test_trimming_keeps_exactly_the_safe_states_and_choices(make) -> None:
     trimmed = 0
     for seed in range(500):
         mdp = make(seed)
@@ -24,7 +24,7 @@ def test_trimming_keeps_exactly_what_is_safe(make) -> None:
             small = trim(minimal, budget)
             np.testing.assert_array_equal(small.states, np.flatnonzero(minimal.of_state <= budget))
             np.testing.assert_array_equal(small.choices, np.flatnonzero(minimal.of_choice <= budget))
-            # Nothing that stays needs more or less than before, and nothing that happens there has changed.
+            # All kept states have the same needs and outcomes as before.
             again = asure.minimal_budget(small.mdp)
             np.testing.assert_array_equal(again.of_state, minimal.of_state[small.states])
             np.testing.assert_array_equal(again.of_choice, minimal.of_choice[small.choices])
@@ -42,7 +42,7 @@ def check_outcomes(mdp: asure.MDP, small: Trimmed) -> None:
     np.testing.assert_array_equal(small.mdp.initial_probabilities, mdp.initial_probabilities)
 
 
-def test_names_and_layout_come_along() -> None:
+def test_names_and_layout_are_kept() -> None:
     mdp = example("quicksand")
     minimal = asure.minimal_budget(mdp)
     small = Shield(minimal).trim(2)
@@ -79,7 +79,7 @@ def test_an_unsafe_start_says_what_would_suffice(function) -> None:
 
 
 @pytest.mark.parametrize("function", [trim, restrict])
-def test_bad_totals_and_budgets(function) -> None:
+def test_invalid_budgets(function) -> None:
     mdp = ladder(4)
     minimal = asure.minimal_budget(mdp)
     for budget in (-1, 0.5, float("nan"), True, "4", None):
@@ -98,7 +98,7 @@ def pairs(small: Restricted) -> list[tuple[int, int]]:
     return list(zip(small.states.tolist(), small.remaining.tolist(), strict=True))
 
 
-def test_restricted_models_hold_what_the_shield_allows_and_nothing_else(make) -> None:
+def test_restricted_models_have_exactly_the_allowed_choices(make) -> None:
     seen = 0
     for seed in range(400):
         mdp = make(seed)
@@ -116,13 +116,13 @@ def test_restricted_models_hold_what_the_shield_allows_and_nothing_else(make) ->
                 assert sorted(tuple(o) for o in small.mdp.outcomes(i, action)) == sorted(expected)
         assert {index[int(s), budget] for s in mdp.initial_states} == set(small.mdp.initial_states.tolist())
         reached = set(small.mdp.initial_states.tolist()) | set(small.mdp.successor.tolist())
-        assert reached == set(range(small.mdp.num_states))  # nothing that cannot be reached
+        assert reached == set(range(small.mdp.num_states))  # no unreachable pairs
         seen += 1
     assert seen > 100
 
 
 def test_restricting_is_the_safe_part_of_the_augmented_model() -> None:
-    """The augmented model's damage is overspending: its choices that need nothing are the shield's."""
+    """The damage of the augmented model is overspending, so the shield allows its choices with a need of 0."""
     mdp = example("quicksand")
     shield, budget = Shield(asure.minimal_budget(mdp)), 4
     small = shield.restrict(budget)
@@ -154,7 +154,7 @@ def test_short_reprs() -> None:
     shield = Shield(asure.minimal_budget(mdp))
     small = shield.trim(3)
     assert repr(small).endswith(
-        f", starts in {small.mdp.state_name(small.mdp.initial_state)}; states and choices say where each was>"
+        f", starts in {small.mdp.state_name(small.mdp.initial_state)}; states and choices have the original indices>"
     )
     assert repr(small).startswith("<Trimmed: mdp 64 states, 144 choices")
     assert repr(shield.restrict(3)).startswith("<Restricted: mdp 180 states")

@@ -1,4 +1,4 @@
-"""Shields of products around runs of the base model."""
+"""``MonitoredShield``: shields of products, for runs of the base model."""
 
 import gymnasium
 import numpy as np
@@ -78,7 +78,7 @@ def test_a_vector_of_environments_and_a_tank():
     assert masks.any(axis=1).all()
 
 
-def test_when_nothing_counts_any_more_everything_is_allowed():
+def test_after_the_end_of_the_monitor_all_actions_are_allowed():
     pit = asure.from_transitions([0], [0], [0], [1], [0], [1])
     shield = MonitoredShield(Shield(minimal_budget(product(pit, Steps(2)))))
     run = shield.begin(0, 2)
@@ -90,12 +90,12 @@ def test_when_nothing_counts_any_more_everything_is_allowed():
     assert shield.within(1) is shield
 
 
-def test_what_the_monitor_forbids_is_an_error():
+def test_entering_a_state_that_the_monitor_forbids_is_an_error():
     base = two_damages()
     forbids = Monitor("x", lambda memory, s, a, s2, d, labels: FORBIDDEN if d else memory)
     shield = MonitoredShield(Shield(minimal_budget(product(base, forbids))))
     with pytest.raises(
-        NoSafeAction, match="0 at state 0 led to what the monitor forbids; no shield allows it"
+        NoSafeAction, match="0 at state 0 led to a state that the monitor forbids; no shield allows it"
     ) as caught:
         shield.after(shield.begin(0, 3), 0, 0, 1)
     assert caught.value.state == 0
@@ -103,7 +103,7 @@ def test_what_the_monitor_forbids_is_an_error():
 
 
 def test_refusals(mdp):
-    with pytest.raises(ArgumentError, match="needs the guard of a product"):
+    with pytest.raises(ArgumentError, match=r"^guard must be the guard of a product, .* got Shield$"):
         MonitoredShield(Shield(minimal_budget(mdp)))
     shield = MonitoredShield(Shield(minimal_budget(quiet(mdp, 4))))
     other = int(np.flatnonzero(np.arange(mdp.num_states) != mdp.initial_state)[0])
@@ -117,9 +117,9 @@ def test_refusals(mdp):
             shield.allowed(mdp.initial_state, 9, memory)
 
 
-def test_answers_are_kept_only_where_the_guard_says_that_they_never_change(mdp):
+def test_answers_are_cached_only_if_the_guard_says_that_they_never_change(mdp):
     class Changing:
-        """A guard that says nothing about its answers."""
+        """A guard without ``is_fixed``."""
 
         def __init__(self, shield):
             self.shield, self.space, self.carries = shield, shield.space, shield.carries
@@ -135,11 +135,11 @@ def test_answers_are_kept_only_where_the_guard_says_that_they_never_change(mdp):
 
 
 def two_damages():
-    """Staying hurts by 0 or 1, and both lead to the same state."""
+    """Staying does damage 0 or 1, and both outcomes lead to the same state."""
     return asure.from_transitions([0, 0, 0], [0, 0, 1], [0, 0, 1], [0.5, 0.5, 1], [1, 1, 0], [0, 1, 0], terminal=[1])
 
 
-def test_the_damage_of_the_base_decides_what_the_monitor_reads():
+def test_the_monitor_reads_the_damage_of_the_base():
     harsh = Monitor("x", lambda memory, s, a, s2, d, labels: ("x", 5 if a == 0 and d == 0 else 0))
     shield = MonitoredShield(Shield(minimal_budget(product(two_damages(), harsh))))
     run = shield.begin(0, 5)
@@ -153,13 +153,14 @@ def test_the_damage_of_the_base_decides_what_the_monitor_reads():
     assert shield.after((0, 3, 1), 0, 0, 0) == (0, 3, 1)
     every_second = Monitor(False, lambda hit, s, a, s2, d, labels: (not hit, d if hit else 0) if d else hit)
     shield = MonitoredShield(Shield(minimal_budget(product(two_damages(), every_second), cap=4)))
-    run = (0, 2, shield._code[False])
+    memory = shield._memory[shield.guard.mdp.initial_state]
+    run = (0, 2, memory)
     for _ in range(2):
         run = shield.after(run, 0, 0, 1)
-    assert run == (0, 1, shield._code[False])
+    assert run == (0, 1, memory)
 
 
-def test_what_is_forbidden_stays_so_in_further_products():
+def test_forbidden_states_stay_forbidden_in_further_products():
     base = asure.from_transitions([0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 1, 1], [0, 0, 0], [0, 0, 0])
     inner = product(base, SecondBudget(lambda s, a, *_: int(a == 1), budget=0))
     assert minimal_budget(product(inner, Steps(3))).of_choice[:2].tolist() == [0, asure.INFINITE]
@@ -168,7 +169,7 @@ def test_what_is_forbidden_stays_so_in_further_products():
 
 
 def test_products_of_products_guard_runs_of_the_base(mdp):
-    """Two monitors, one after the other, are one that remembers both."""
+    """Two nested products behave like one with a monitor that has both memories."""
     nested = product(quiet(mdp, 4), SecondBudget(lambda s, a, *_: int(a == WEST), budget=3))
     both = Monitor(
         (4, 3),

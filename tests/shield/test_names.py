@@ -1,4 +1,4 @@
-"""Names beside exported shields: what a header holds of them, character by character."""
+"""Names in exported headers, character by character."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from almostsure.shield.export import names as module
 from almostsure.shield.export.names import Names, header_names, how_to_find, plain
 
 
-def test_names_become_strings_of_c() -> None:
+def test_names_become_c_strings() -> None:
     names = Names(("a", "", "b\n\\?"), ("x" * 61,), {})
     parts = list(header_names(names, "robot"))
     assert all(isinstance(part, str) for part in parts)

@@ -1,4 +1,4 @@
-"""Theorem 1, played out: what is allowed never overspends, and what is refused can be made to."""
+"""Theorem 1 in simulations: allowed actions never overspend, and refused ones can be made to."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ MODELS = 2000
 
 
 def play_at_random(shield: Shield, budget: int, rng: np.random.Generator, *, plays: int, steps: int) -> np.ndarray:
-    """What remains after shielded random play from every safe state, [plays]."""
+    """The remaining budgets after shielded random play from every safe state, [plays]."""
     mdp = shield.mdp
     state = rng.choice(np.flatnonzero(shield.minimal.of_state <= budget), plays)
     remaining = np.full(plays, budget)
@@ -22,7 +22,7 @@ def play_at_random(shield: Shield, budget: int, rng: np.random.Generator, *, pla
         action = np.argmax(mask * rng.random(mask.shape), axis=1)
         choice = np.array([mdp.choice(int(s), int(a)) for s, a in zip(state, action, strict=True)])
         begin, end = mdp.outcome_ptr[choice], mdp.outcome_ptr[choice + 1]
-        outcome = rng.integers(begin, end)  # any possible outcome, the rare ones as often as the others
+        outcome = rng.integers(begin, end)  # any possible outcome, with equal probabilities
         state, remaining = mdp.successor[outcome], remaining - mdp.damage[outcome]
         assert (remaining >= 0).all()
     return remaining
@@ -36,7 +36,7 @@ def test_shielded_play_never_overspends(make) -> None:
         budget = int(rng.integers(0, 8))
         if (shield.minimal.of_state <= budget).any():
             spent += int((budget - play_at_random(shield, budget, rng, plays=8, steps=12)).sum())
-    assert spent > MODELS  # not for want of danger
+    assert spent > MODELS  # there was enough damage to avoid
 
 
 def test_shielded_play_on_a_larger_model() -> None:
@@ -48,7 +48,7 @@ def test_shielded_play_on_a_larger_model() -> None:
 
 
 def nature(shield: Shield, choice: int, owed: int, rank: int) -> int:
-    """An outcome that keeps at least ``owed`` owed, and makes progress: see the certificate's documentation."""
+    """An outcome after which at least ``owed`` can be forced, with progress: see ``almostsure.budget.certificate``."""
     mdp, minimal = shield.mdp, shield.minimal
     best = -1
     for outcome in range(int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1])):
@@ -63,7 +63,7 @@ def nature(shield: Shield, choice: int, owed: int, rank: int) -> int:
 
 
 def force(shield: Shield, choice: int, remaining: int, rng: np.random.Generator) -> int:
-    """Overspend, against an agent that plays at random after ``choice``; how many steps it took."""
+    """Overspend against an agent that plays at random after ``choice``; returns the number of steps."""
     mdp, minimal = shield.mdp, shield.minimal
     owed, rank = int(minimal.of_choice[choice]), INFINITE
     for step in range(10_000):
@@ -81,14 +81,14 @@ def force(shield: Shield, choice: int, remaining: int, rng: np.random.Generator)
     raise AssertionError("nature never got there")
 
 
-def test_whatever_is_refused_can_be_made_to_overspend(make) -> None:
+def test_every_refused_choice_can_be_made_to_overspend(make) -> None:
     refused = 0
     for seed in range(MODELS // 2):
         shield = Shield(asure.minimal_budget(make(seed)))
         rng = np.random.default_rng(seed)
         for choice, needed in enumerate(shield.minimal.of_choice.tolist()):
             if needed:
-                # One unit less than needed; where nothing suffices, something large.
+                # One unit less than needed; a large budget if none suffices.
                 refused += force(shield, choice, needed - 1 if needed < INFINITE else 17, rng) >= 0
     assert refused > MODELS
 

@@ -12,7 +12,7 @@ from almostsure.shield import Guard, Shield
 
 @pytest.fixture
 def shield() -> Shield:
-    """State 0: stay for 1 or (rarely) 2 damage, or leave unhurt; state 1 has one damaging action to the end, 2."""
+    """State 0: stay with damage 1 or (rarely) 2, or leave without; state 1: one damaging action to the end, 2."""
     mdp = asure.from_transitions(
         [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 1, 2], [0.9, 0.1, 1, 1], [1, 1, 0, 0], [1, 2, 0, 3], terminal=[2],
     )  # fmt: skip
@@ -64,7 +64,7 @@ def test_many_runs_are_like_single_ones(limit: int, monkeypatch: pytest.MonkeyPa
         shield.after((states, left), actions, after, np.where(np.arange(500) == 300, 77, said))
 
 
-def test_too_little_to_begin_with(shield: Shield) -> None:
+def test_a_budget_that_is_too_small_to_begin(shield: Shield) -> None:
     with pytest.raises(NoSafeAction, match="state 0 is safe with 2 left: it needs 3") as error:
         shield.begin(0, 2)
     assert (error.value.state, error.value.remaining) == (0, 2)
@@ -76,7 +76,7 @@ def test_too_little_to_begin_with(shield: Shield) -> None:
         shield.begin(7, 5)
 
 
-def test_what_cannot_happen(shield: Shield) -> None:
+def test_impossible_steps(shield: Shield) -> None:
     for damage in (None, 0, 3):
         with pytest.raises(ModelMismatch, match="says is impossible"):
             shield.after((0, 5), 1, 2, damage)
@@ -87,7 +87,7 @@ def test_what_cannot_happen(shield: Shield) -> None:
 
 
 @pytest.mark.parametrize("state", [-1, 3])
-def test_what_is_no_index(shield: Shield, state: int) -> None:
+def test_invalid_indices(shield: Shield, state: int) -> None:
     with pytest.raises(UnknownName, match="unknown state"):
         shield.after((0, 5), 1, state)
     with pytest.raises(UnknownName, match="unknown state"):
@@ -98,7 +98,7 @@ def test_what_is_no_index(shield: Shield, state: int) -> None:
         shield.mask(np.array([state]), np.array([5]))
 
 
-def test_a_damage_that_may_differ_must_be_said(shield: Shield) -> None:
+def test_a_damage_that_may_differ_must_be_reported(shield: Shield) -> None:
     with pytest.raises(ModelError, match="may do 1, 2, and the environment's info has no 'damage'"):
         shield.after((0, 5), 0, 0)
     with pytest.raises(ModelError, match="may do 1, 2"):

@@ -1,4 +1,4 @@
-"""``Shield``: what is allowed, by index, by name and for many at once; its files."""
+"""``Shield``: allowed actions, by index, by name and for many states at once; files; text."""
 
 import copy
 import pickle
@@ -31,7 +31,7 @@ from almostsure.testing.families import garnet, ladder
 
 
 def by_hand(shield: Shield, states: np.ndarray, remaining: np.ndarray) -> np.ndarray:
-    """The mask as Theorem 1 says it, one choice at a time."""
+    """The mask by Theorem 1, one choice at a time."""
     mdp, result = shield.mdp, np.zeros((len(states), shield.mdp.num_actions), bool)
     for row, (state, left) in enumerate(zip(states.tolist(), remaining.tolist(), strict=True)):
         for choice in mdp.choices(state):
@@ -52,18 +52,18 @@ def test_allowed_by_index_and_by_name(shield: Shield) -> None:
 
 
 @pytest.mark.parametrize("remaining", [2, 2.0, 255, INFINITE - 1, INFINITE, INFINITE + 1, 2**70])
-def test_more_than_any_level_allows_no_more_than_what_is_ever_safe(shield: Shield, remaining: float) -> None:
+def test_budgets_above_all_needs_allow_only_choices_with_finite_needs(shield: Shield, remaining: float) -> None:
     assert shield.allowed("start", remaining).tolist() == [0, 1]
     assert shield.mask(0, remaining).tolist() == [True, True, False]
 
 
-def test_too_little_is_an_error_with_the_place(shield: Shield) -> None:
+def test_too_small_a_budget_is_an_error_that_names_the_state(shield: Shield) -> None:
     with pytest.raises(NoSafeAction, match=r"no action of state 1 'ledge' is safe with 1 left: it needs 2\.") as caught:
         shield.allowed("ledge", 1)
     assert (caught.value.state, caught.value.remaining) == (1, 1)
 
 
-def test_overspent_is_an_error_even_where_nothing_hurts(shield: Shield) -> None:
+def test_overspent_is_an_error_even_in_states_without_damage(shield: Shield) -> None:
     with pytest.raises(NoSafeAction, match=r"state 3 'end' is safe with -1 left: the budget is overspent by 1"):
         shield.allowed("end", -1)
     with pytest.raises(NoSafeAction, match=r"state 3 'end' is safe with -2 left: the budget is overspent by 2"):
@@ -71,7 +71,7 @@ def test_overspent_is_an_error_even_where_nothing_hurts(shield: Shield) -> None:
 
 
 @pytest.mark.parametrize("remaining", [0, 10**6, 2**70])
-def test_nothing_suffices_in_the_pit(shield: Shield, remaining: int) -> None:
+def test_no_budget_suffices_in_the_pit(shield: Shield, remaining: int) -> None:
     with pytest.raises(NoSafeAction, match=r"'pit' is safe with .*: no finite budget suffices there"):
         shield.allowed("pit", remaining)
 
@@ -106,7 +106,7 @@ def test_choices(shield: Shield) -> None:
 
 
 @given(seed=st.integers(0, 2**32), sparse=st.booleans())
-def test_masks_are_what_the_theorem_says(seed: int, sparse: bool) -> None:
+def test_masks_follow_the_theorem(seed: int, sparse: bool) -> None:
     rng = np.random.default_rng(seed)
     mdp = garnet(
         int(rng.integers(1, 30)), int(rng.integers(1, 12)), 2, seed=seed % 1000, damage_rate=0.3,
@@ -209,7 +209,7 @@ def test_states_out_of_range_never_wrap_around(shield: Shield, states: object) -
         ([0, 0, 0], [2, 2], r"shapes that fit together; got \[3\] and \[2\]"),
     ],
 )
-def test_masks_refuse_nonsense(shield: Shield, states: object, remaining: object, message: str) -> None:
+def test_masks_refuse_invalid_arguments(shield: Shield, states: object, remaining: object, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         shield.mask(states, remaining)  # type: ignore[arg-type]
 
@@ -223,7 +223,7 @@ def test_masks_of_tables_have_their_shape(shield: Shield) -> None:
         assert shield.mask(one, remaining).tolist() == several.tolist()
 
 
-def test_masks_of_states_as_a_function_knows_them() -> None:
+def test_masks_of_states_of_a_function() -> None:
     def outcomes(state, action):  # type: ignore[no-untyped-def]
         x, _ = state
         yield 1.0, (min(x + 1, 3), action == "river"), -1.0, int(action == "river")
@@ -252,7 +252,7 @@ def test_masks_of_states_as_a_function_knows_them() -> None:
         guard.mask([[0], [0, 1]], 0)
 
 
-def test_with_an_encode_of_ones_own_tuples_are_several_states() -> None:
+def test_with_a_custom_encode_tuples_are_several_states() -> None:
     columns = ([0, 1], [0, 0], [1, 2], [1.0, 1.0], [0.0, 0.0], [0, 1])
     mdp = build(columns, num_states=3, terminal=[2], initial=0, encode=lambda observation: int(observation[0]))
     with pytest.raises(NoSafeAction, match="state 1"):
@@ -300,7 +300,7 @@ def test_few_of_many_actions_use_the_sparse_table() -> None:
         shield.mask(every[7:], 0)
 
 
-def test_dense_and_sparse_tables_agree_on_awkward_models(make) -> None:
+def test_dense_and_sparse_tables_agree_on_special_cases(make) -> None:
     for seed in range(200):
         mdp = make(seed)
         of_choice = asure.minimal_budget(mdp).of_choice
@@ -313,7 +313,7 @@ def test_dense_and_sparse_tables_agree_on_awkward_models(make) -> None:
 # ---------------------------------------------------------------------- caps
 
 
-def test_beyond_its_cap_a_shield_refuses_what_it_does_not_know(fall: asure.MDP) -> None:
+def test_beyond_its_cap_a_shield_refuses_unknown_needs(fall: asure.MDP) -> None:
     shield = Shield(asure.minimal_budget(fall, cap=1))
     assert shield.allowed("start", 1).tolist() == [0]
     assert shield.allowed("start", 5).tolist() == [0]
@@ -324,7 +324,7 @@ def test_beyond_its_cap_a_shield_refuses_what_it_does_not_know(fall: asure.MDP) 
     assert "need more than the cap 1" in repr(shield)
 
 
-# ---------------------------------------------------------------------- what it is made of
+# ---------------------------------------------------------------------- construction
 
 
 def test_a_shield_is_made_of_a_minimal_budget(fall: asure.MDP) -> None:
@@ -351,13 +351,13 @@ def test_a_budget_that_is_too_small_is_refused(fall: asure.MDP, shield: Shield) 
         Shield(forged(shield.minimal, of_choice=[*choice[:5], -1], of_state=[1, 2, INFINITE, -1]))
 
 
-def test_a_budget_that_is_larger_than_it_must_be_is_safe(fall: asure.MDP, shield: Shield) -> None:
+def test_a_budget_that_is_larger_than_necessary_is_safe(fall: asure.MDP, shield: Shield) -> None:
     cautious = forged(shield.minimal, of_choice=[1, 7, INFINITE, 2, INFINITE, 0])
     assert Shield(cautious).allowed(0, 5).tolist() == [0]
 
 
 @given(seed=st.integers(0, 2**32))
-def test_any_lowered_number_is_noticed(seed: int) -> None:
+def test_any_lowered_value_is_refused(seed: int) -> None:
     mdp = garnet(6, 2, 2, seed=seed % 5000, damage_rate=0.4)
     minimal = asure.minimal_budget(mdp)
     rng = np.random.default_rng(seed)
@@ -405,7 +405,7 @@ def test_another_models_file(shield: Shield, tmp_path: Path) -> None:
         Shield.load(tmp_path / "a.shield", garnet(4, 3, 2))
 
 
-def test_files_that_are_no_shields(shield: Shield, fall: asure.MDP, tmp_path: Path) -> None:
+def test_files_of_other_kinds(shield: Shield, fall: asure.MDP, tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"cannot read|No such file"):
         Shield.load(tmp_path / "missing", fall)
     (tmp_path / "text").write_text("hello")
@@ -425,14 +425,14 @@ def test_files_that_are_no_shields(shield: Shield, fall: asure.MDP, tmp_path: Pa
         ({"extra": np.zeros(6, np.float32)}, "must hold of_state, of_choice and rank"),
     ],
 )
-def test_files_that_lie(shield: Shield, fall: asure.MDP, tmp_path: Path, change: dict, message: str) -> None:
+def test_forged_files(shield: Shield, fall: asure.MDP, tmp_path: Path, change: dict, message: str) -> None:
     arrays = {name: getattr(shield.minimal, name) for name in ("of_state", "of_choice", "rank")} | change
     save_tensors(tmp_path / "bad", kind="shield", model=fall.fingerprint, arrays=arrays, strings={})
     with pytest.raises(CorruptFile, match=message):
         Shield.load(tmp_path / "bad", fall)
 
 
-def test_a_cap_that_is_no_number(shield: Shield, fall: asure.MDP, tmp_path: Path) -> None:
+def test_an_invalid_cap(shield: Shield, fall: asure.MDP, tmp_path: Path) -> None:
     arrays = {name: getattr(shield.minimal, name) for name in ("of_state", "of_choice", "rank")}
     save_tensors(tmp_path / "bad", kind="shield", model=fall.fingerprint, arrays=arrays, strings={"cap": "many"})
     with pytest.raises(CorruptFile, match="does not hold a shield"):
@@ -445,10 +445,10 @@ def test_pickles_and_copies(shield: Shield) -> None:
         np.testing.assert_array_equal(again.mask([0, 3], 2), shield.mask([0, 3], 2))
 
 
-# ---------------------------------------------------------------------- for people
+# ---------------------------------------------------------------------- text
 
 
-def test_the_repr_tells_the_story(shield: Shield) -> None:
+def test_the_repr(shield: Shield) -> None:
     assert repr(shield) == (
         "<Shield: of 6 choices in 4 states it allows\n"
         "  1 with 0 left, 2 with 1 left, 4 with 2 left; 2 are never safe\n"
@@ -462,20 +462,20 @@ def test_the_repr_tells_the_story(shield: Shield) -> None:
     assert "\n  2 with 0 left, 4 with 1 left, …, 21 with 10 left; 0 are" in repr(Shield(asure.minimal_budget(long)))
 
 
-def test_the_repr_where_nothing_is_safe() -> None:
+def test_the_repr_without_safe_choices() -> None:
     mdp = asure.from_transitions([0], [0], [0], [1], [0], [1])
     assert "none; 1 are never safe\n  no finite budget suffices at the start" in repr(Shield(asure.minimal_budget(mdp)))
     capped = Shield(asure.minimal_budget(mdp, cap=3))
     assert "no budget up to 3 suffices at the start" in repr(capped)
 
 
-def test_models_go_by_name_here_too() -> None:
+def test_models_are_loaded_by_name() -> None:
     minimal = asure.minimal_budget("quicksand")
     asure.check_minimal_budget("quicksand", minimal)
     assert Shield(minimal).mdp is minimal.mdp
 
 
-def test_what_is_unknown_is_called_unknown(tmp_path) -> None:
+def test_unknown_needs_are_called_unknown(tmp_path) -> None:
     mdp = asure.from_transitions([0, 0, 2], [0, 1, 0], [1, 2, 2], [1] * 3, [0] * 3, [0, 0, 1], terminal=[1])
     learned = asure.MDP(mdp.arrays, initial=(mdp.initial_states, mdp.initial_probabilities), end=1, unknown=2)
     shield = Shield(asure.minimal_budget(learned))
@@ -483,7 +483,7 @@ def test_what_is_unknown_is_called_unknown(tmp_path) -> None:
     with pytest.raises(NoSafeAction, match=r"state 2 .*: it may lead to .* what it needs is unknown"):
         shield.allowed(2, 5)
     assert "1 are refused: what they need is unknown" in repr(shield)
-    assert "which may lead to what was never seen" in str(shield.first_violation([1, 0, 0], 3))
+    assert "which may lead to an unobserved state" in str(shield.first_violation([1, 0, 0], 3))
     for text in (repr(shield), shield._repr_html_(), str(shield.first_violation([1, 0, 0], 3))):
         assert "finite" not in text
         assert "∞" not in text
@@ -492,7 +492,7 @@ def test_what_is_unknown_is_called_unknown(tmp_path) -> None:
         Shield(asure.minimal_budget(lost)).random_policy(3)
 
 
-def test_no_budget_however_large_pays_for_what_is_never_safe():
+def test_choices_that_are_never_safe_are_refused_with_any_budget():
     mdp = asure.from_transitions([0], [0], [0], [1], [0], [1])
     shield = asure.Shield(asure.minimal_budget(mdp))
     for remaining in (0, asure.INFINITE, 2**62, 2**63 - 1):
@@ -513,7 +513,7 @@ def test_as_many_next_states_as_states():
 
 
 @pytest.mark.parametrize("wrong", [-1, 4, 2**62])
-def test_few_look_ups_are_checked_as_many_are(shield: Shield, wrong: int) -> None:
+def test_few_look_ups_are_validated_like_many(shield: Shield, wrong: int) -> None:
     for count in (1, 3000):
         states, left = np.full(count, 3), np.zeros(count, np.int64)
         assert shield.mask(states, left).tolist() == [[True, False, False]] * count
@@ -523,7 +523,7 @@ def test_few_look_ups_are_checked_as_many_are(shield: Shield, wrong: int) -> Non
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 4, 5])
-def test_chunks_of_any_size_say_the_same(shield: Shield, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_chunks_of_any_size_give_the_same_mask(shield: Shield, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     states, left = np.array([0, 1, 3, 0, 3]), np.array([1, 2, 0, 2, 5])
     expected = by_hand(shield, states, left)
     monkeypatch.setattr("almostsure.shield.shield.CHUNK", chunk)
@@ -537,11 +537,11 @@ def test_chunks_of_any_size_say_the_same(shield: Shield, monkeypatch: pytest.Mon
             shield.mask(states, left - np.array([0, 1, 0, 2, 0]))
 
 
-def test_the_memory_of_a_random_policy_is_asked_for(shield: Shield, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_a_random_policy_is_checked(shield: Shield, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr("almostsure.shield.shield.require", lambda *given: asked.append(given))
     policy = shield.random_policy(3)
-    assert asked == [(8 * 4 * 6, "the random shielded policy", "Ask shield.allowed as you go instead.")]
+    assert asked == [(8 * 4 * 6, "the random shielded policy", "Call shield.allowed in every step instead.")]
     assert policy.probabilities("start", 3).tolist() == [0.5, 0.5, 0]
     with pytest.raises(Infeasible, match=r"^a budget of 0 is not enough at the start: state 0 'start' needs 1\.$") as e:
         shield.random_policy(0)

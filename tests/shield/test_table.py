@@ -1,4 +1,4 @@
-"""Tables of what is allowed: how wide they are, and that every form of them says the same."""
+"""Tables of allowed actions: their types, and that all forms agree; look-ups of damages."""
 
 import numpy as np
 import pytest
@@ -39,8 +39,8 @@ def test_tables_are_dense_unless_they_would_be_large_and_mostly_empty(monkeypatc
 
 @pytest.mark.parametrize("actions", [1, 3, 8, 9])
 @pytest.mark.parametrize("top", [3, 254, 255, 65534, 65535, INFINITE - 1])
-def test_every_form_says_what_the_numbers_say(monkeypatch: pytest.MonkeyPatch, actions: int, top: int) -> None:
-    """Four states with every action, whose needs are 0, a middle number, the top and ∞."""
+def test_all_forms_compare_needs_with_budgets(monkeypatch: pytest.MonkeyPatch, actions: int, top: int) -> None:
+    """Four states with all actions, whose needs are 0, a number in the middle, the largest one and ∞."""
     count = 4 * actions
     states, nothing = np.repeat(np.arange(4), actions), [0] * count
     mdp = asure.from_transitions(states, np.tile(np.arange(actions), 4), states, [1] * count, nothing, nothing)
@@ -73,7 +73,7 @@ def test_every_form_says_what_the_numbers_say(monkeypatch: pytest.MonkeyPatch, a
 
 @pytest.fixture
 def mdp() -> asure.MDP:
-    """From the door one slips by 1 or 3, or falls by 255."""
+    """From the door the damage is 1 or 3 by one action, and 255 by the other."""
     return asure.from_transitions(
         [0, 0, 0], [1, 1, 2], [1, 1, 1], [0.5, 0.5, 1], [0] * 3, [1, 3, 255], terminal=[1],
         state_names=["door", "end"], action_names=["wait", "slip", "fall"],
@@ -89,7 +89,7 @@ def test_damages_of_many_steps(mdp: asure.MDP, monkeypatch: pytest.MonkeyPatch, 
     assert (found._table is None) == (dense < 12)
     places = np.array([0]), np.array([1]), np.array([1])
     differ = (
-        r"^the damage of a step must be said where it may differ; choice 0 \(state 0 'door', action 'slip'\) to state "
+        r"^the damage of a step must be reported if it may differ; choice 0 \(state 0 'door', action 'slip'\) to state "
     )
     with pytest.raises(ModelError, match=differ + "1 'end' may do 1, 3, and the environment's info has no 'damage'"):
         found.damages(*places)
@@ -107,10 +107,10 @@ def test_damages_of_many_steps(mdp: asure.MDP, monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("dense", [1 << 22, 0])
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2]])
-def test_damages_are_found_in_whatever_order_outcomes_are(
+def test_damages_are_found_for_any_order_of_outcomes(
     monkeypatch: pytest.MonkeyPatch, dense: int, order: list[int]
 ) -> None:
-    """What is possible with one damage only is answered from the table, all else is asked about."""
+    """Transitions with a single possible damage are in the table; all others are ASK."""
     monkeypatch.setattr(outcomes, "DENSE", dense)
     arrays = Arrays(
         choice_ptr=np.array([0, 1, 2, 3]), choice_action=np.array([1, 0, 2]), outcome_ptr=np.array([0, 4, 5, 6]),
@@ -121,10 +121,10 @@ def test_damages_are_found_in_whatever_order_outcomes_are(
     found._prepare()
     places = np.array([(0, 1, 0), (0, 1, 1), (0, 1, 2), (1, 0, 1), (2, 2, 2), (0, 0, 0), (2, 2, 1), (1, 0, 3)]).T
     assert found._look_up(*places[:, :7]).tolist() == [7, 0, -1, 9, 0, -1, -1]
-    assert found._look_up(*places).tolist() == [-1] * 8  # one is no state, so that each is asked about
+    assert found._look_up(*places).tolist() == [-1] * 8  # one is not a state, so all are ASK
 
 
-def test_beyond_the_last_possible_transition_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transitions_after_the_last_possible_one_are_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes, "DENSE", 0)
     mdp = asure.from_transitions([0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 0.5, 0.5], [0] * 3, [1, 2, 3], terminal=[1])
     found = Outcomes(mdp)

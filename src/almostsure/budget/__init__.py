@@ -1,6 +1,6 @@
 """The minimal budget k*: reference algorithm, exact engines, certificate and explanations.
 
-Its exports are imported on demand, so that the process that checks a certificate loads no engine.
+The exports are imported on demand, so a process that checks a certificate loads no engine.
 """
 
 from typing import TYPE_CHECKING

@@ -1,24 +1,25 @@
 """Checking a budget without trusting the solver that computed it.
 
-This module shares no code with the engines; it is meant to be read in one sitting.  Write v(s) for the claimed
-budget of a state, k(s,a) for that of a choice, ρ(s) for its rank, and C for what ∞ stands for (with a cap Δ,
+This module shares no code with the engines, and is short enough to be read at once.  Write v(s) for the claimed budget
+of a state, k(s,a) for that of a choice, ρ(s) for the rank of a state, and C for the value of ∞ (with a cap Δ, ∞ means
 "more than Δ", so C = Δ + 1; without one, C = ∞).  Four conditions are checked, each in one pass over the model:
 
 1. v(s) = min over a of k(s,a).
 2. k(s,a) ≥ max over outcomes of d + v(s')    — *never too small*.  k is then a pre-fixed point of the
    monotone operator T, and k* is the least one, so k* ≤ k.
-3. k(s,a) ≤ max over outcomes of d + v(s')    — *no choice is worse than its outcomes say*.
+3. k(s,a) ≤ max over outcomes of d + v(s')    — *no choice is worse than its worst outcome*.
 4. Where v(s) ≥ 1, every choice of s has an outcome with d + v(s') ≥ v(s) and one of: d ≥ 1; v(s') > v(s);
-   ρ(s') < ρ(s)    — *never too large*.  Let nature always answer with such an outcome.  What is owed, v(s),
-   never falls by more than the damage done, and between two damages it rises or the rank falls, so the next
-   damage comes after finitely many steps, until v(s) units have been done.  (Where v(s) = C the second case does
-   not exist, and C stays owed for ever if C = ∞.)  So no policy can do with less: k* ≥ k.
+   ρ(s') < ρ(s)    — *never too large*.  Let nature always respond with such an outcome.  Then v never falls by more
+   than the damage done, and in steps without damage it rises or the rank falls, so the next damage comes after
+   finitely many steps, until v(s) units have been done.  (Where v(s) = C, v cannot rise; if C = ∞, it stays ∞
+   indefinitely.)  So no smaller budget suffices: k* ≥ k.
 
-With a cap, values above Δ read INFINITE and conditions 2 and 3 compare "more than Δ" with "more than Δ".
-Only the support of the model is read, once, in chunks of choices.
+With a cap, values above Δ read INFINITE, and in conditions 2 and 3 all values above Δ are equal.  Only the support of
+the model is read, once, in chunks of choices.
 
-Conditions 1 and 2 alone make upper bounds: v ≥ k*, whoever computed v (a coarser model, another tool, a network), and
-a shield made of them never overspends.  :func:`check_upper` verifies just these, and so does every shield.
+Conditions 1 and 2 alone prove upper bounds: v ≥ k* for v from any source (a coarser model, another tool, a neural
+network), and a shield made of them never overspends.  :func:`check_upper` verifies just these, and so does every
+shield.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from almostsure.budget.minimal import MinimalBudget
 
 INFINITE = 2**31 - 1
-CHUNK = 1 << 16  # choices looked at together
-SMALL = 200_000  # outcomes below which NumPy is quicker than loading a compiled loop
+CHUNK = 1 << 16  # choices per chunk
+SMALL = 200_000  # below so many outcomes NumPy is faster than loading the compiled loop
 
 Find = Callable[[MDP, "MinimalBudget"], tuple[int, int]]
 
@@ -55,13 +56,13 @@ def check_minimal_budget(mdp: Model, minimal: MinimalBudget | HorizonBudget) -> 
     mdp
         The model, an example's name, or a file.
     minimal
-        What is claimed: of :func:`minimal_budget`, or loaded from a file.
+        The budget to verify: the result of :func:`minimal_budget`, or one loaded from a file.
 
     Raises
     ------
     CertificateError
-        Naming the first state or choice that breaks a condition (the module's docstring proves why these four
-        conditions suffice).
+        If a condition is violated; the message names the first state or choice.  The module's docstring proves that
+        the four conditions suffice.
     ModelMismatch
         If the budget belongs to another model.
 
@@ -81,7 +82,7 @@ def check_minimal_budget(mdp: Model, minimal: MinimalBudget | HorizonBudget) -> 
     if hasattr(minimal, "rises"):
         return _check_horizon(mdp, cast("HorizonBudget", minimal))
     if minimal.upper_bound:
-        raise CertificateError("upper bounds are not minimal budgets, though a shield can be made of them.")
+        raise CertificateError("upper bounds are not minimal budgets; but a shield can be made of them.")
     _check_shapes(mdp, minimal)
     _check_minimum(mdp, minimal)
     find: Find = _find_plain if mdp.num_outcomes < SMALL else _find_compiled
@@ -91,18 +92,18 @@ def check_minimal_budget(mdp: Model, minimal: MinimalBudget | HorizonBudget) -> 
 
 
 def _check_kind(minimal: Any) -> None:
-    """Refuse what is neither kind of minimal budget."""
+    """Refuse anything but a MinimalBudget or a HorizonBudget."""
     if not hasattr(minimal, "rises") and not hasattr(minimal, "rank"):
-        remedy = "Values of your own go to check_upper." if isinstance(minimal, np.ndarray | list | tuple) else ""
+        remedy = "Use check_upper for your own values." if isinstance(minimal, np.ndarray | list | tuple) else ""
         remedy = "Pass its .minimal." if hasattr(minimal, "minimal") else remedy
         raise ArgumentError(
-            "minimal must be a MinimalBudget or a HorizonBudget, as minimal_budget makes them; got a "
+            "minimal must be a MinimalBudget or a HorizonBudget, as minimal_budget returns; got a "
             f"{type(minimal).__name__}. {remedy}".rstrip()
         )
 
 
 class Bounded(Protocol):
-    """What brings a check of its own, such as the finite model of a continuous system."""
+    """An object with its own check, such as the abstraction of a continuous system."""
 
     def check_upper(self, values: npt.ArrayLike) -> Any:
         """Verify upper bounds."""
@@ -118,27 +119,27 @@ def check_upper(mdp: Bounded, values: npt.ArrayLike) -> Any: ...
 
 
 def check_upper(mdp: Model | Bounded, values: npt.ArrayLike) -> Any:
-    """Verify that ``values`` are enough for a shield, whoever computed them.
+    """Verify that ``values``, from any source, are upper bounds on k* that suffice for a shield.
 
-    That is so where v(s) ≥ min over a of max over outcomes of d + v(s'): an agent that always plays a minimiser keeps
-    at least v of the budget, so v is at least k*.
+    The condition is v(s) ≥ min over a of max over outcomes of d + v(s').  An agent that always plays a minimiser then
+    keeps the remaining budget at v or above, so v is at least k*.
 
     Parameters
     ----------
     mdp
-        The model, or an abstraction, which answers with upper bounds of its own.
+        The model, or an abstraction, which returns its own upper bounds.
     values
-        One whole number per state, 0 or more; ``INFINITE`` or ∞ where no budget is promised to suffice.
+        One whole number per state, 0 or more; ``INFINITE`` or ∞ if no budget is claimed to suffice.
 
     Returns
     -------
     MinimalBudget
-        Marked as an ``upper_bound``: ``of_state`` are the values, and a choice needs at least what its state needs.
+        Marked as an ``upper_bound``.  Its ``of_state`` are the values; no choice needs less than its state.
 
     Raises
     ------
     CertificateError
-        Naming the first state whose value is too small.
+        If a value is too small; the message names the first such state.
 
     Examples
     --------
@@ -166,8 +167,8 @@ def check_upper(mdp: Model | Bounded, values: npt.ArrayLike) -> Any:
     if small.size:
         s = int(small[0])
         raise CertificateError(
-            f"the value of {model.describe_state(s)} is too small: it is {show(of_state[s])}, but whatever is played, "
-            f"an outcome costs {show(least[s])}{and_more(small.size - 1, 'state')}.",
+            f"the value of {model.describe_state(s)} is too small: it is {show(of_state[s])}, but even the "
+            f"best action may cost {show(least[s])}{and_more(small.size - 1, 'state')}.",
             state=s,
         )
     np.maximum(of_choice, np.repeat(of_state, np.diff(model.choice_ptr)), out=of_choice)
@@ -179,7 +180,7 @@ def check_upper(mdp: Model | Bounded, values: npt.ArrayLike) -> Any:
 
 
 def upper_values(values: npt.ArrayLike, count: int, describe: Callable[[int], str]) -> npt.NDArray[np.int32]:
-    """The values as integers below INFINITE, or INFINITE."""
+    """The values as int32, with INFINITE for ∞, after validating them."""
     given = np.asarray(values)
     if given.dtype.kind == "f":
         given = np.where(np.isposinf(given), float(INFINITE), given.astype(np.float64))
@@ -194,12 +195,12 @@ def upper_values(values: npt.ArrayLike, count: int, describe: Callable[[int], st
 
 
 def check_never_too_small(minimal: MinimalBudget) -> None:
-    """Conditions 1 and 2 alone: what safety rests on.  What was verified when it was made is trusted.
+    """Verify conditions 1 and 2, which suffice for safety, unless the budget was verified on construction.
 
     Raises
     ------
     CertificateError
-        Naming the first state or choice whose budget would let damage through.
+        If a budget is too small; the message names the first such state or choice.
     """
     if minimal.checked:
         return
@@ -213,12 +214,12 @@ def check_never_too_small(minimal: MinimalBudget) -> None:
 
 
 def _limit(minimal: MinimalBudget | HorizonBudget) -> int:
-    """The largest number that does not stand for ∞; C is one more."""
+    """The largest value that is distinguished from ∞; C is one more."""
     return INFINITE - 1 if minimal.cap is None else minimal.cap
 
 
 def _costs(mdp: MDP, v: npt.NDArray[np.int64], cap: int) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
-    """Max over outcomes of d + v(s') for the choices from first to before last, chunk by chunk."""
+    """Chunks of choices first … last − 1, with the max over their outcomes of d + v(s'), INFINITE above ``cap``."""
     for first in range(0, mdp.num_choices, CHUNK):
         last = min(first + CHUNK, mdp.num_choices)
         begin, end = int(mdp.outcome_ptr[first]), int(mdp.outcome_ptr[last])
@@ -272,15 +273,15 @@ def _fail(mdp: MDP, minimal: MinimalBudget, condition: int, choice: int) -> None
 
 
 def show(value: int | np.integer[Any]) -> str:
-    """A budget as people read it."""
+    """A budget as text."""
     return "∞" if value == INFINITE else str(int(value))
 
 
-# ---------------------------------------------------------------------- conditions 2, 3 and 4, twice
+# ---------------------------------------------------------------------- conditions 2, 3 and 4, plain and compiled
 
 
 def _find_plain(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:
-    """The first condition broken and the choice that breaks it, or (0, 0)."""
+    """The first violated condition and the choice that violates it, or (0, 0)."""
     v, rank, owed_for_infinite = minimal.of_state.astype(np.int64), minimal.rank, _limit(minimal) + 1
     for first, last, worst in _costs(mdp, v, _limit(minimal)):
         begin, end = int(mdp.outcome_ptr[first]), int(mdp.outcome_ptr[last])
@@ -290,7 +291,7 @@ def _find_plain(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:
         s = np.repeat(state, np.diff(np.append(starts, end - begin)))
         owed, offered = (np.where(x == INFINITE, owed_for_infinite, x) for x in (v[s], v[target]))
         pays = offered + damage >= owed
-        if owed_for_infinite == INFINITE:  # nothing short of ∞ pays for ∞
+        if owed_for_infinite == INFINITE:  # only ∞ justifies ∞
             pays &= (v[s] != INFINITE) | (v[target] == INFINITE)
         forced = pays & ((damage >= 1) | (offered > owed) | (rank[target] < rank[s]))
         justified = np.logical_or.reduceat(forced, starts) | (v[state] == 0)
@@ -303,7 +304,7 @@ def _find_plain(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:
 
 
 def warm_up() -> None:
-    """Compile the check, or load it from the cache."""
+    """Compile the kernel of the check, or load it from the cache."""
     from almostsure.budget.compiled.certificate import Claim, first_broken
 
     index, nothing = np.array([0, 1], np.int32), np.zeros(1, np.int32)
@@ -314,7 +315,7 @@ def warm_up() -> None:
 
 
 def _find_compiled(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:
-    """The same, compiled, on two threads."""
+    """The same as :func:`_find_plain`, compiled, on two threads."""
     from concurrent.futures import ThreadPoolExecutor
 
     from almostsure.budget.compiled.certificate import Claim, first_broken
@@ -335,14 +336,14 @@ def _find_compiled(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:
 
 
 def check_rises(mdp: MDP, rises: Rises) -> None:
-    """The form of what is claimed: for each state the steps at which it needs more, ascending, and what."""
+    """Check that for every state the steps, and the values from them on, are in range and ascending."""
     ptr, step, value = rises
     whole = all(array.ndim == 1 and array.dtype.kind == "i" for array in rises)
     if not (whole and ptr.size == mdp.num_states + 1 and ptr[0] == 0 and ptr[-1] == step.size == value.size):
         raise CertificateError(f"rises must be integers for each of {counted(mdp.num_states, 'state')}")
     if (np.diff(ptr) < 0).any() or (step < 0).any() or (step >= INFINITE).any():
-        raise CertificateError("rises must be those of each state in turn, with steps below 2³¹")
-    inside = np.ones(step.size, np.bool_)  # not the first of its state
+        raise CertificateError("rises must be sorted by state, with steps 0 … 2³¹ − 2")
+    inside = np.ones(step.size, np.bool_)  # all but the first rise of each state
     inside[ptr[:-1][ptr[:-1] < step.size]] = False
     falls = inside[1:] & ((np.diff(step) <= 0) | (np.diff(value) <= 0))
     if falls.any() or not ((value >= 0) & (value <= INFINITE)).all():
@@ -350,20 +351,20 @@ def check_rises(mdp: MDP, rises: Rises) -> None:
 
 
 def check_never_too_small_within(minimal: HorizonBudget) -> None:
-    """What the safety of a number of steps rests on: v_t(s) ≥ min over a of max over outcomes of d + v_{t−1}(s').
+    """Verify what suffices for safety within t steps: v_t(s) ≥ min over a of max over outcomes of d + v_{t−1}(s').
 
-    A claim only has to be looked at when it could have become too small: in the step after one of the successors'
-    values rose, and in the first.
+    A state only has to be checked in steps in which its value may have become too small: in the first one, and after
+    every rise of a successor's value.
     """
     mdp, rises = minimal.mdp, minimal.rises
     check_rises(mdp, rises)
     owner = owners(rises.ptr)
     order = np.argsort(rises.step, kind="stable")
-    settled = min(minimal.horizon, int(rises.step.max(initial=0)) + 1)  # from then on there is nothing to look at
+    settled = min(minimal.horizon, int(rises.step.max(initial=0)) + 1)  # after this step nothing changes
     begin = np.searchsorted(rises.step[order], np.arange(settled + 2))
     by_successor = np.argsort(mdp.successor, kind="stable")
     edge = np.searchsorted(mdp.successor[by_successor], np.arange(mdp.num_states + 1))
-    before = mdp.choice_states()[mdp.outcome_choices()[by_successor]]  # the states that lead to each, side by side
+    before = mdp.choice_states()[mdp.outcome_choices()[by_successor]]  # the predecessors of each state, side by side
     now = rises.at(0).astype(np.int64)
     forbidden = forbidden_values(mdp)
     if (now < forbidden).any():
@@ -402,7 +403,7 @@ def _wrong_claim(mdp: MDP, step: int, s: int, needed: np.integer[Any], claimed: 
 
 
 def forbidden_values(mdp: MDP) -> npt.NDArray[np.int64]:
-    """INFINITE for what is forbidden (labelled so, and hurts for ever) or unknown, 0 elsewhere."""
+    """INFINITE for unknown and forbidden states (labelled so; every step stays and does damage), 0 for all others."""
     values = np.zeros(mdp.num_states, np.int64)
     for s in np.flatnonzero(mdp.labels.get("forbidden", np.zeros(mdp.num_states, np.bool_))).tolist():
         where = slice(int(mdp.outcome_ptr[mdp.choice_ptr[s]]), int(mdp.outcome_ptr[mdp.choice_ptr[s + 1]]))
@@ -413,7 +414,7 @@ def forbidden_values(mdp: MDP) -> npt.NDArray[np.int64]:
 
 
 def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
-    """Verify the least damage for every number of steps by its definition, with sweeps of its own."""
+    """Verify the least damage for every number of steps by its definition, with its own sweeps."""
     check_rises(mdp, minimal.rises)
     limit, values = _limit(minimal), forbidden_values(mdp)
     last = int(minimal.rises.step.max(initial=0))
@@ -430,18 +431,18 @@ def _check_horizon(mdp: MDP, minimal: HorizonBudget) -> None:
     last_step = minimal.rises.at(minimal.horizon - 1)
     of_choice = _worst(mdp, last_step, limit) if minimal.horizon else minimal.of_choice
     if not (np.array_equal(minimal.of_state, values) and np.array_equal(minimal.of_choice, of_choice)):
-        raise CertificateError("of_state and of_choice must be what the rises say for the horizon. Solve again.")
-    if minimal.settled is not None:  # from then on, one more step changes nothing
+        raise CertificateError("of_state and of_choice must be the values of the rises at the horizon. Solve again.")
+    if minimal.settled is not None:  # the claim that more steps change nothing
         before = minimal.rises.at(minimal.settled).astype(np.int64)
         rises = not np.array_equal(_with_one_more_step(mdp, before, limit), before)
         if rises or (minimal.rises.step > minimal.settled).any():
             raise CertificateError(
-                f"more than {minimal.settled} steps need more in places, though nothing is said to rise"
+                f"no value may rise after {minimal.settled} steps, as settled claims; one does. Solve again."
             )
 
 
 def _with_one_more_step(mdp: MDP, values: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
-    """What every state needs, from what it needs with one step less."""
+    """The values with one more step, from ``values``."""
     best = np.minimum.reduceat(_worst(mdp, values, limit), mdp.choice_ptr[:-1].astype(np.int64))
     return np.maximum(best, values, dtype=np.int64)
 

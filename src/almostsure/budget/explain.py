@@ -1,10 +1,9 @@
-"""Why a state needs what it needs: a play in which nature forces the damage although the agent plays its best.
+"""``Explanation``: a play in which nature forces the damage that a state needs, although the agent plays optimally.
 
-Nature's answers follow the certificate (:mod:`almostsure.budget.certificate`): to every choice it has an outcome
-that does damage now, or leads to a state that needs more, or to one of smaller rank.  The agent plays the choice
-that needs least; every other choice needs at least as much, and is listed with what it needs.  A finite budget is
-explained when all of it is spent, an infinite one when the play comes back to where it was with damage in between; in
-a learned model also when it comes to what was never seen, where what is needed is unknown.
+Nature's responses follow the certificate (:mod:`almostsure.budget.certificate`): for every choice there is an outcome
+that does damage now, or leads to a state that needs more or has a smaller rank.  The agent plays the choice that needs
+least; the others are listed with their needs.  The play ends when a finite budget is spent, or, for an infinite one,
+when it returns to an earlier state with damage in between; in a learned model also at the unknown state.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from almostsure.wording import counted
 if TYPE_CHECKING:
     from almostsure.budget.minimal import MinimalBudget
 
-LONGEST = 20_000  # steps after which a play is broken off
-SHOWN = 12  # steps printed at either end
+LONGEST = 20_000  # steps after which a play is cut
+SHOWN = 12  # steps printed at the beginning and at the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One exchange: the agent plays ``action`` at ``state``, nature answers with ``next_state`` and ``damage``."""
+    """One step: the agent plays ``action`` at ``state``, nature responds with ``next_state`` and ``damage``."""
 
     state: int
     action: int
     next_state: int
     damage: int
-    needs: int  # what the action needs
-    others: tuple[tuple[int, int], ...]  # the other actions and what they need
+    needs: int  # the need of the action
+    others: tuple[tuple[int, int], ...]  # the other actions and their needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A worst-case witness.  Print it; or read ``steps``, ``damage`` and ``trap``.
+    """A worst case that explains a minimal budget.  Print it, or read ``steps``, ``damage`` and ``trap``.
 
     Examples
     --------
@@ -61,12 +60,12 @@ class Explanation:
     needs: int  # k* of the state, or of the action
     cap: int | None
     steps: tuple[Step, ...]
-    trap: tuple[int, ...]  # states that come round for ever with damage, where nothing suffices
-    complete: bool  # False if the play was broken off because it is too long to show
+    trap: tuple[int, ...]  # if no budget suffices: the states of a cycle on which nature forces damage every time
+    complete: bool  # False if the play was cut because it is too long
 
     @property
     def damage(self) -> int:
-        """The damage done along the steps (once around the trap)."""
+        """The total damage of the steps, which include the trap once."""
         return sum(step.damage for step in self.steps)
 
     def __repr__(self) -> str:
@@ -81,39 +80,39 @@ class Explanation:
         lines = [self.headline, *self._moves()]
         if self.trap:
             names = " → ".join(self._state(s) for s in (*self.trap[:SHOWN], self.trap[0]))
-            lines.append(f"  It goes round for ever, with damage each time: {names}.")
+            lines.append(f"  This cycle repeats for ever, with damage each time: {names}.")
         if not self.complete:
-            lines.append(f"  … broken off after {counted(len(self.steps), 'step')} and {self.damage} damage.")
+            lines.append(f"  … cut after {counted(len(self.steps), 'step')} and {self.damage} damage.")
         return "\n".join(lines)
 
     @property
     def headline(self) -> str:
         """The answer in one sentence."""
-        who = self._state(self.state)
+        subject = self._state(self.state)
         if self.action is not None:
-            who = f"{self._action(self.action)} at {who}"
+            subject = f"{self._action(self.action)} at {subject}"
         if self.needs == 0:
-            return f"{who} needs 0: the agent can avoid all damage from there."
+            return f"{subject} needs 0: the agent can avoid all damage from there."
         origin = self.mdp.origin
         doubt = f",{origin.if_positive}" if origin.is_bound else ""
         if self.needs < INFINITE:
             return (
-                f"{who} needs {origin.at_most(self.needs)}: nature can force {self.needs} damage, whatever the agent "
-                f"does afterwards{doubt}."
+                f"{subject} needs {origin.at_most(self.needs)}: nature can force {self.needs} damage, whatever the "
+                f"agent does afterwards{doubt}."
             )
         if self.is_unknown:
             where = self._state(self.steps[-1].state if self.steps else self.state)
-            return f"what {who} needs is unknown: what was learned does not show enough from {where} on."
+            return f"what {subject} needs is unknown: the learned model does not know enough from {where} on."
         if self.cap is not None:
             return (
-                f"{who} needs more than {self.cap}, the cap: nature can force more, whatever the agent does "
+                f"{subject} needs more than {self.cap}, the cap: nature can force more, whatever the agent does "
                 f"afterwards{doubt}."
             )
-        return f"{who} needs ∞: no budget suffices, nature can go on doing damage for ever{doubt}."
+        return f"{subject} needs ∞: no finite budget suffices, nature can force damage for ever{doubt}."
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nature need not force anything: the play leads to what a learned model never saw."""
+        """Whether the need is infinite only because the play leads to the unknown state of a learned model."""
         last = self.steps[-1].next_state if self.steps else self.state
         return self.needs == INFINITE and last == self.mdp.unknown
 
@@ -135,7 +134,7 @@ class Explanation:
         return shown(self.mdp.action_name(action))
 
     def show(self, needs: int) -> str:
-        """What an action needs, as it is shown beside this play."""
+        """The need of an action as text: "unknown" if this play leads to the unknown state."""
         if needs == INFINITE and self.is_unknown:
             return "unknown"
         return show(needs) if self.cap is None or needs < INFINITE else f"more than {self.cap}"
@@ -144,9 +143,9 @@ class Explanation:
         state, action = self._state, self._action
         others = ", ".join(f"{action(a)} needs {self.show(k)}" for a, k in step.others[:6])
         others += ", …" if len(step.others) > 6 else ""
-        hurt = f"damage {step.damage}" if step.damage else "no damage"
+        harm = f"damage {step.damage}" if step.damage else "no damage"
         needs = f"needs {self.show(step.needs)}" + (f"; {others}" if others else "")
-        return f"{state(step.state)}: {action(step.action)} ({needs}) → {state(step.next_state)}, {hurt}"
+        return f"{state(step.state)}: {action(step.action)} ({needs}) → {state(step.next_state)}, {harm}"
 
 
 def explain(minimal: MinimalBudget, state: int | str | Mapping[str, Any], action: int | str | None) -> Explanation:
@@ -185,7 +184,7 @@ def _play(minimal: MinimalBudget, s: int, first: int | None) -> tuple[tuple[Step
 
 
 def exchange(minimal: MinimalBudget, s: int, choice: int | None) -> Step:
-    """One step of an explanation: of the state ``s``, or of a choice of it if the agent is to begin with that."""
+    """One step of an explanation: from the state ``s``, with ``choice`` or else with the choice that needs least."""
     mdp = minimal.mdp
     choices = mdp.choices(s)
     needs = minimal.of_choice[choices.start : choices.stop]
@@ -201,7 +200,7 @@ def exchange(minimal: MinimalBudget, s: int, choice: int | None) -> Step:
 
 
 def _answer(minimal: MinimalBudget, s: int, choice: int, *, any_cost: bool) -> int:
-    """The outcome with which nature forces the most; among those, with damage, or else of least rank."""
+    """The outcome of the largest cost; among these one with damage, or else of least rank."""
     mdp = minimal.mdp
     where = np.arange(int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1]))
     ceiling = minimal.limit + 1
@@ -209,7 +208,7 @@ def _answer(minimal: MinimalBudget, s: int, choice: int, *, any_cost: bool) -> i
     damage = mdp.damage[where].astype(np.int64)
     cost = np.minimum(v + damage, ceiling)
     rank = minimal.rank[mdp.successor[where]].astype(np.int64)
-    if not any_cost:  # stay with the certificate: otherwise a play could go round without damage
+    if not any_cost:  # follow the certificate; otherwise a play could cycle without damage
         owed = min(int(minimal.of_state[s]), ceiling)
         good = (cost >= owed) & ((damage > 0) | (v > owed) | (rank < minimal.rank[s]))
         if not good.any():

@@ -1,15 +1,16 @@
-"""Raising a budget after outcomes are added, from its present values.
+"""``GrowingBudget``: updates a minimal budget when outcomes are added to the model.
 
-More outcomes can only raise k*, so the old values are lower bounds, and only states that lose their support need
-be looked at again.  They are the *dead*; everybody else is settled.  Levels are visited in ascending order.  At
-level L, those settled at L that may have lost their support and all of the dead are hoped for; whoever has no
-choice whose outcomes all cost at most L is dead (again), which may cost others their support: damage-free ones at
-this very level, the rest when their own level comes.  The dead that survive are settled at L.  The next level is
-the least at which somebody may have lost support or an outcome of a dead state becomes affordable; when there is
-none, the dead are ∞.  This is the definition of the levels, restricted to where anything can have changed.
+More outcomes can only raise k*, so the old values are lower bounds, and only states that lose their support need to be
+examined: those without a choice all of whose outcomes cost at most the state's value.  These are *dead*, all others are
+settled.  Levels are visited in ascending order.  At level L, the candidates are all dead states, and the states settled
+at L that may have lost their support.  A candidate without a choice all of whose outcomes cost at most L is dead, which
+may remove the support of others: of candidates at this level, and of settled states when their level is visited.  The
+remaining candidates are settled at L.  The next level is the least at which a settled state may have lost its support
+or an outcome of a dead state becomes affordable; if there is none, the dead states have ∞.  This is the definition of
+the levels, restricted to states that may have changed.
 
-Ranks are kept up, so the raised budget has its certificate.  Work is counted; when a change turns out not to be
-local, the compiled engine solves anew instead.
+Ranks are updated too, so the raised budget has a certificate.  The work is counted; if a change turns out not to be
+local, the compiled engine solves the whole model instead.
 """
 
 from __future__ import annotations
@@ -27,31 +28,31 @@ from almostsure.model.arrays import grouped, owners
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import MDP, Ints, Support, index_dtype
 
-LOCAL = 30_000  # outcomes looked at before solving anew is the quicker way
+LOCAL = 30_000  # outcomes examined after which solving the whole model is faster
 
 
 class _NotLocal(Exception):
-    """The change spreads too far to be followed one state at a time."""
+    """The change affects too many states to be followed one by one."""
 
 
 @final
 class GrowingBudget:
-    """A budget that follows its model as outcomes are discovered.
+    """A minimal budget that is updated as outcomes are discovered.
 
     Parameters
     ----------
     minimal
-        Where to start.  It must have no cap.  To start from nothing, take the budget of a model in which every
-        choice is a damage- and reward-free self-loop: that changes no k*.
+        The budget to begin with, without a cap.  To begin without outcomes, take the budget of a model in which every
+        choice is a self-loop without damage and reward, which does not change k*.
 
     Examples
     --------
     >>> import almostsure as asure
     >>> mdp = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [0, 0], [0, 0], terminal=[1])
     >>> growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
-    >>> growing.add(0, 0, 0, 1)  # action 0 turns out to hurt
+    >>> growing.add(0, 0, 0, 1)  # action 0 may do damage 1
     ()
-    >>> growing.add(0, 1, 1, 2)  # and so does action 1: now state 0 needs 2
+    >>> growing.add(0, 1, 1, 2)  # action 1 may do damage 2: now state 0 needs 2
     (0,)
     >>> growing.of_choice
     array([3, 2, 0], dtype=int32)
@@ -64,23 +65,23 @@ class GrowingBudget:
         self.of_state: npt.NDArray[np.int32] = minimal.of_state.copy()
         self.of_choice: npt.NDArray[np.int32] = minimal.of_choice.copy()
         self.rank: npt.NDArray[np.int64] = minimal.rank.astype(np.int64)
-        self.solves = 0  # how often a change was not local
-        self._unfinished = False  # whether raising was interrupted: the values are then too small in places
+        self.solves = 0  # the number of changes that were not local
+        self._unfinished = False  # whether an update was interrupted, so that values may be too small
         self._next_rank = int(self.rank.max()) + 1
         self._added: dict[int, list[tuple[int, int]]] = defaultdict(list)  # choice -> (successor, damage)
-        self._leading: dict[int, list[int]] = defaultdict(list)  # state -> choices that were added
+        self._leading: dict[int, list[int]] = defaultdict(list)  # state -> choices with an added outcome to it
         self._set_base(minimal.mdp.support)
 
     def _set_base(self, support: Support) -> None:
         self._base = support
-        self._before: tuple[Ints, Ints] | None = None  # who leads where, made when first needed
+        self._before: tuple[Ints, Ints] | None = None  # the predecessors of all states, computed on first use
 
     # ------------------------------------------------------------------ growing
 
     def add(self, state: int | str, action: int | str, next_state: int | str, damage: int) -> tuple[int, ...]:
-        """Take in one outcome; returns the states whose budget rose, ascending.
+        """Add one outcome; returns the states whose budget rose, ascending.
 
-        After Ctrl-C in the middle of it, the values may be too small until the next call completes it.
+        If it is interrupted by Ctrl-C, values may be too small until the next call completes the update.
         """
         choice, target = self.mdp.choice(state, action), self.mdp.state(next_state)
         harm = as_damage(damage)
@@ -108,7 +109,7 @@ class GrowingBudget:
         return raised
 
     def snapshot(self, mdp: MDP | None = None) -> MinimalBudget:
-        """The present values as a Budget of ``mdp``, which must have exactly the outcomes known by now."""
+        """The current values as a MinimalBudget of ``mdp``, which must have exactly the outcomes known so far."""
         if self._unfinished:
             self._solve_anew()
         owner = self.mdp if mdp is None else mdp
@@ -117,7 +118,7 @@ class GrowingBudget:
             engine="growing engine",
         )  # fmt: skip
 
-    # ------------------------------------------------------------------ the game as it is now
+    # ------------------------------------------------------------------ the current game
 
     def _state_of(self, choice: int) -> int:
         return int(np.searchsorted(self._base.choice_ptr, choice, side="right")) - 1
@@ -156,7 +157,7 @@ class GrowingBudget:
         try:
             answer = solve_levels(merged, cap=NO_CAP, report=lambda _level, _settled: None)
         except Halted:
-            raise Interrupted("interrupted; the next add() or snapshot() completes what was begun.") from None
+            raise Interrupted("interrupted; the next add() or snapshot() completes the update.") from None
         raised = np.flatnonzero(answer.of_state != self.of_state)
         self.of_state, self.of_choice, self.rank = answer.of_state, answer.of_choice, answer.rank.astype(np.int64)
         self._next_rank = int(self.rank.max()) + 1
@@ -168,7 +169,7 @@ class GrowingBudget:
         return tuple(raised.tolist())
 
     def _merged(self) -> Support:
-        """The base and what was added, as one support."""
+        """The base and the added outcomes, as one support."""
         base = self._base
         extra = [(c, t, d) for c, found in self._added.items() for t, d in found]
         choice, target, damage = np.array(extra, np.int64).reshape(-1, 3).T
@@ -185,7 +186,7 @@ class GrowingBudget:
 
 
 class _Local:
-    """One rise, followed state by state (see the module's docstring)."""
+    """A local update, state by state (see the module's docstring)."""
 
     def __init__(self, growing: GrowingBudget, start: int) -> None:
         self.growing = growing
@@ -253,14 +254,14 @@ class _Local:
             rank[s] = growing._next_rank
             growing._next_rank += 1
             self.dead.add(s)
-            self._shake(s, level, look)
+            self._queue_predecessors(s, level, look)
 
     def _has_support(self, s: int, level: int) -> bool:
         value = self.growing.of_state
         return any(all(int(value[t]) + d <= level for t, d in choice) for choice in self._choices(s))
 
-    def _shake(self, s: int, level: int, look: list[int]) -> None:
-        """Whoever may have relied on ``s`` must be looked at: now, or when its level comes."""
+    def _queue_predecessors(self, s: int, level: int, look: list[int]) -> None:
+        """Queue the states that may have relied on ``s`` for examination: now, or when their level is visited."""
         value = self.growing.of_state
         predecessors = self.growing._predecessors(s)
         self.spent += len(predecessors)

@@ -4,13 +4,13 @@ With v₀ = 0 and
 
     k_t(s, a) = max over outcomes (s', d) of [ d + v_{t−1}(s') ],    v_t(s) = min over a of k_t(s, a)
 
-v_t(s) is the least budget that is never overspent within t steps from s: nature moves last in every step, and the game
-has t steps.  So Algorithm 1 of the paper, stopped after T sweeps, answers a question of its own; its limit is k*.  What
-is forbidden (a state labelled ``forbidden`` that hurts for ever, as :func:`almostsure.product` makes one) or unknown
-needs ∞ with any number of steps left, 0 included.
+v_t(s) is the least budget that is never overspent within t steps from s: in a game of t steps, in each of which nature
+moves last.  So the iterates of the paper's Algorithm 1 have a meaning of their own; their limit is k*.  Forbidden
+states (labelled ``forbidden``, with damage in every step and no exit, as :func:`almostsure.product` makes one) and
+unknown ones need ∞ with any number of steps left, including 0.
 
-The iterates rise with t.  Each state keeps the steps at which its value rises, not T numbers; a state that reaches its
-final value keeps no more.  Within a pit the value rises at every step, for ever: a ``cap`` ends that.
+The iterates rise with t.  Only the steps at which the value of a state rises are stored, not T values.  Where damage is
+unavoidable in every step the value never stops rising, unless a ``cap`` is given.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Values = npt.NDArray[np.int32]
 
 
 class Rises(NamedTuple):
-    """The steps at which the value of each state rises, and to what."""
+    """The steps at which the values of states rise, and the values from these steps on."""
 
     ptr: Ints  # [num_states + 1]
-    step: npt.NDArray[np.int32]  # [rises] ascending within a state
+    step: npt.NDArray[np.int32]  # [rises], ascending within a state
     value: Values  # [rises]
 
     def at(self, steps: int) -> Values:
-        """The value of every state with that many steps left."""
+        """The value of every state with this many steps left."""
         before = np.concatenate([[0], np.cumsum(self.step <= steps)])
         count = before[self.ptr[1:]] - before[self.ptr[:-1]]
         values = np.zeros(count.size, np.int32)
@@ -56,14 +56,14 @@ class Rises(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class HorizonBudget(Needs):
-    """What every state and choice needs for ``horizon`` steps; :meth:`at` tells it for fewer.
+    """The least budget for ``horizon`` steps, for every state and choice; :meth:`at` has it for fewer steps.
 
-    Made by ``minimal_budget(mdp, horizon=T)``; verified by :func:`almostsure.check_minimal_budget`.
+    ``minimal_budget(mdp, horizon=T)`` computes it, :func:`almostsure.check_minimal_budget` verifies it.
 
     Examples
     --------
     >>> import almostsure as asure
-    >>> pit = asure.from_transitions([0], [0], [0], [1], [0], [1])  # every step hurts
+    >>> pit = asure.from_transitions([0], [0], [0], [1], [0], [1])  # damage 1 in every step
     >>> within = asure.minimal_budget(pit, horizon=10)
     >>> within.smallest_budget(), within.at(4).of_state.tolist()
     (10, [4])
@@ -71,17 +71,17 @@ class HorizonBudget(Needs):
 
     horizon: int
     rises: Rises
-    settled: int | None = None  # the number of steps from which on nothing rises any more, if that was reached
+    settled: int | None = None  # the number of steps after which no value rises, if that was reached
 
     def __post_init__(self) -> None:
         Needs.__post_init__(self)
         above = (self.rises.value > self.limit) & (self.rises.value < INFINITE)
         if above.any():
             most = self.rises.value[np.argmax(above)]
-            raise ModelError(f"rises must be to values up to the cap {self.limit}, or to INFINITE; got {most}")
+            raise ModelError(f"values of rises must be at most the cap {self.limit}, or INFINITE; got {most}")
 
     def at(self, steps: int) -> HorizonBudget:
-        """The same with fewer steps left."""
+        """The budget for fewer steps."""
         left = count("steps", steps, least=0)
         if left > self.horizon and self.settled is None:
             raise ArgumentError(
@@ -91,7 +91,7 @@ class HorizonBudget(Needs):
         return less.verified() if self.checked else less
 
     def explain(self, state: int | str) -> str:
-        """How nature forces the damage within the steps, step by step, against an agent that plays its best."""
+        """How nature forces the damage within the horizon, step by step, against an agent that plays optimally."""
         s, spent, lines = self.mdp.state(state), 0, []
         for left in range(self.horizon, 0, -1):
             before, now = self.rises.at(left - 1), self.rises.at(left)
@@ -120,12 +120,12 @@ class HorizonBudget(Needs):
     # ------------------------------------------------------------------ files
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the budget, which is its own certificate, to a safetensors file, atomically."""
+        """Write the budget to a safetensors file, atomically; its certificate is the values themselves."""
         write_within(self, path, kind="horizon budget")
 
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: Model) -> HorizonBudget:
-        """Read a budget of ``mdp``.  It is not verified by reading it: use ``check_minimal_budget``."""
+        """Read a budget of ``mdp``.  It is not verified; ``check_minimal_budget`` does that."""
         file_name(path, "HorizonBudget.load(path, mdp)")
         return read_within(path, as_model(mdp), kind="horizon budget")
 
@@ -133,7 +133,7 @@ class HorizonBudget(Needs):
         return f"<HorizonBudget: {self.in_words()}>"
 
     def in_words(self) -> str:
-        """What the start needs, and from when on nothing rises."""
+        """What the start needs, and after how many steps no value rises."""
         budget = self.smallest_budget()
         doubt = ""
         if budget == INFINITE:
@@ -145,14 +145,14 @@ class HorizonBudget(Needs):
 
 
 def write_within(minimal: HorizonBudget, path: str | PathLike[str], *, kind: str) -> None:
-    """Write a file of the given kind ("horizon budget" or "horizon shield") that holds ``minimal``."""
+    """Write ``minimal`` to a file of the given kind ("horizon budget" or "horizon shield")."""
     numbers = {"horizon": minimal.horizon, "cap": minimal.cap, "settled": minimal.settled}
     strings = {name: "" if value is None else str(value) for name, value in numbers.items()}
     save_tensors(path, kind=kind, model=minimal.mdp.fingerprint, arrays=minimal.rises._asdict(), strings=strings)
 
 
 def read_within(path: str | PathLike[str], mdp: MDP, *, kind: str) -> HorizonBudget:
-    """The budget in a file of the given kind that belongs to ``mdp``."""
+    """Read the budget of ``mdp`` from a file of the given kind."""
     arrays, strings = load_tensors(path, kind=kind, model=mdp.fingerprint)
     with must_hold(path, f"a {kind} of its model"):
         rises = Rises(*(arrays[name] for name in Rises._fields))
@@ -162,19 +162,19 @@ def read_within(path: str | PathLike[str], mdp: MDP, *, kind: str) -> HorizonBud
 
 
 def first_values(mdp: MDP) -> Values:
-    """v₀: 0, and ∞ for what is forbidden or unknown."""
+    """v₀: ∞ for forbidden and unknown states, 0 for all others."""
     start = np.zeros(mdp.num_states, np.int32)
     if TRAP in mdp.labels:
         stays = (mdp.successor == mdp.choice_states()[mdp.outcome_choices()]) & (mdp.damage > 0)
         first = mdp.outcome_ptr[mdp.choice_ptr[:-1]].astype(np.int64)
-        start[mdp.labels[TRAP] & np.logical_and.reduceat(stays, first)] = INFINITE  # k* is ∞ there, too
+        start[mdp.labels[TRAP] & np.logical_and.reduceat(stays, first)] = INFINITE  # as k* is
     if mdp.unknown is not None:
         start[mdp.unknown] = INFINITE
     return start
 
 
 def horizon_budget(mdp: MDP, rises: Rises, steps: int, cap: int | None, settled: int | None) -> HorizonBudget:
-    """The budget with that many steps left."""
+    """The budget with this many steps left."""
     of_state = rises.at(steps)
     of_choice = worst_of_choices(mdp, rises.at(steps - 1)) if steps else np.zeros(mdp.num_choices, np.int32)
     if not steps:

@@ -1,7 +1,7 @@
-"""Solving for a horizon: whole sweeps of the operator on small models, compiled ones on large models.
+"""Solving for a horizon: full sweeps in NumPy for small models, a compiled iteration for large ones.
 
 :mod:`almostsure.budget.horizon` has the mathematics.  The compiled iteration, whose plain twin is ``iterate_plain``,
-looks at a state again only if the value of one of its successors rose in the step before.
+only examines a state if the value of one of its successors rose in the step before.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from almostsure.model.mdp import MDP, Ints, Support
 from almostsure.progress import Bar
 
 _NONE: tuple[Ints, Ints, Ints] = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
-AT_ONCE = 1 << 16  # sweeps of the compiled loop
-SMALL_WORK = 2_000_000  # outcomes times steps below which NumPy is quicker than loading a compiled loop
+AT_ONCE = 1 << 16  # sweeps per call of the compiled loop
+SMALL_WORK = 2_000_000  # below so many outcomes times steps NumPy is faster than loading the compiled loop
 
 
 def forced_within(mdp: MDP, horizon: int, cap: int | None) -> HorizonBudget:
-    """The least damage that can be forced within ``horizon`` steps, for that many and for every smaller number."""
+    """The least damage that can be forced within ``horizon`` steps, and within any smaller number of steps."""
     steps, start = check_horizon(horizon, least=0), first_values(mdp)
     iterate = iterate_plain if mdp.num_outcomes * steps <= SMALL_WORK else iterate_compiled
     state, step, value, done = iterate(mdp.support, start, steps, cap_limit(cap))
@@ -39,11 +39,11 @@ def forced_within(mdp: MDP, horizon: int, cap: int | None) -> HorizonBudget:
 
 
 def iterate_plain(support: Support, start: Values, steps: int, cap: int) -> tuple[Ints, Ints, Ints, int]:
-    """The plain twin: whole sweeps; returns state, step and value of every rise, and the steps that were done."""
+    """The plain twin: full sweeps; returns state, step and value of all rises, and the number of steps done."""
     values, found, done = start.copy(), [_NONE], steps
     for step in range(1, steps + 1):
         new = np.minimum.reduceat(worst_of_choices(support, values), support.choice_ptr[:-1].astype(np.int64))
-        new = np.maximum(np.where(new > cap, INFINITE, new), values)  # what is forbidden stays so
+        new = np.maximum(np.where(new > cap, INFINITE, new), values)  # ∞ stays ∞
         risen = np.flatnonzero(new > values)
         if not risen.size:
             done = step - 1
@@ -58,7 +58,7 @@ def iterate_plain(support: Support, start: Values, steps: int, cap: int) -> tupl
 
 
 def iterate_compiled(support: Any, start: Any, steps: int, cap: int) -> tuple[Any, Any, Any, int]:
-    """State, step and value of every rise, and the steps that were done."""
+    """State, step and value of all rises, and the number of steps done."""
     from scipy.sparse import csr_array
 
     size, nothing = support.num_states, np.zeros(support.num_outcomes, np.bool_)
@@ -67,7 +67,7 @@ def iterate_compiled(support: Any, start: Any, steps: int, cap: int) -> tuple[An
     model = (support.choice_ptr, support.outcome_ptr, support.successor, support.damage)
     values, found, done = start.copy(), [np.zeros((0, 3), np.int64)], 0
     with Bar("budgets for every number of steps", steps) as bar:
-        for first in range(0, steps, AT_ONCE):  # so that Ctrl-C is heard, and memory looked after
+        for first in range(0, steps, AT_ONCE):  # Ctrl-C works between calls, and memory is checked
             some, more = iterate(model, (before.indptr, before.indices), values, min(AT_ONCE, steps - first), cap)
             some[:, 1] += done
             found.append(some)
@@ -83,7 +83,7 @@ def iterate_compiled(support: Any, start: Any, steps: int, cap: int) -> tuple[An
 
 @njit(cache=True)
 def iterate(model: Any, graph: Any, values: Any, steps: int, cap: int) -> Any:
-    """Jacobi sweeps over the states that may rise; rises are written down as (state, step, value)."""
+    """Jacobi sweeps over the states that may rise; returns the rises, as (state, step, value), and the steps done."""
     ptr, before = graph
     size = values.size
     found, count = np.empty((max(size, 16), 3), np.int64), 0

@@ -1,4 +1,4 @@
-"""``MinimalBudget``: what every state and every choice needs, with the proof of it; and what engines hand over."""
+"""``MinimalBudget``: the minimal budgets of a model, with their certificate; and the results that engines return."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from almostsure.plots import Axes
 
 INFINITE = 2**31 - 1
-"""No finite budget suffices; or, in a budget that was solved with a cap, none up to the cap."""
+"""No finite budget suffices; or, if solved with a cap, none up to the cap."""
 NO_CAP = INFINITE - 1
 UNKNOWN = "unknown engine"
-FEW = 4  # levels that are listed
-STORED = ("of_state", "of_choice", "rank")  # in files
+FEW = 4  # up to so many levels are listed
+STORED = ("of_state", "of_choice", "rank")  # the arrays in files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Needs:
-    """What every state and every choice of a model needs."""
+    """The needs of all states and choices of a model; the base of minimal budgets and horizon budgets."""
 
     mdp: MDP
     of_state: npt.NDArray[np.int32]  # [num_states]
     of_choice: npt.NDArray[np.int32]  # [num_choices]
     cap: int | None = None
-    upper_bound: bool = False  # whether the values were given as upper bounds, instead of what is needed itself
-    checked: bool = field(default=False, init=False)  # whether these very numbers were verified when they were made
+    upper_bound: bool = False  # whether the values are upper bounds
+    checked: bool = field(default=False, init=False)  # whether the values were verified on construction
 
     def __post_init__(self) -> None:
         if self.cap is not None and not 0 <= self.cap <= NO_CAP:
@@ -47,16 +47,16 @@ class Needs:
 
     @property
     def limit(self) -> int:
-        """The largest budget that is told apart from ∞: the cap, if there is one."""
+        """The largest budget that is distinguished from ∞: the cap, if there is one."""
         return NO_CAP if self.cap is None else self.cap
 
     def verified(self) -> Self:
-        """Mark this as verified; for code that has just verified it."""
+        """Mark the values as verified; for callers that have just verified them."""
         object.__setattr__(self, "checked", True)
         return self
 
     def of(self, state: int | str | Mapping[str, Any], action: int | str | None = None) -> int:
-        """What a state needs, or what one of its actions needs; INFINITE if nothing suffices.
+        """The budget that a state, or one of its actions, needs; INFINITE if no finite budget suffices.
 
         Examples
         --------
@@ -70,50 +70,50 @@ class Needs:
         return int(self.of_choice[self.mdp.choice(state, action)])
 
     def smallest_budget(self) -> int:
-        """The least budget from which safety is possible at the start: the worst of the initial states decides."""
+        """The least budget that suffices at the start: the largest need of any initial state."""
         return int(self.of_state[self.mdp.initial_states].max())
 
     # ------------------------------------------------------------------ in words
 
     @property
     def less_may_do(self) -> bool:
-        """Whether a smaller budget may suffice: these are upper bounds, or an outcome of the model may be impossible.
+        """Whether a smaller budget may suffice: the values are upper bounds, or some outcomes may be impossible.
 
-        That is so where probabilities are intervals of which some begin at 0.
+        The latter is so if probabilities are intervals, some of which begin at 0.
         """
         return self.upper_bound or self.mdp.origin.is_bound
 
     def at_most(self, needed: object) -> str:
-        """What is needed, as messages show it: "at most 3" where less may do, "3" elsewhere."""
+        """A need, for messages: "at most 3" if less may suffice, "3" otherwise."""
         return f"at most {needed}" if self.upper_bound else self.mdp.origin.at_most(needed)
 
     def nothing_suffices(self) -> str:
-        """What is said where ``INFINITE`` stands, as a sentence without its full stop."""
+        """The meaning of ``INFINITE``, as a sentence without a full stop."""
         which = "finite budget" if self.cap is None else f"budget up to {self.cap}"
         return f"no {which} {'suffices' if self.mdp.unknown is None else 'is known to suffice'}"
 
     def need_in_words(self, needed: int) -> str:
-        """What follows "this state" or "this choice" where that needs so much."""
+        """The predicate of a sentence about a state or choice that needs this budget: "needs 3", "needs ∞"."""
         if needed < INFINITE:
             return f"needs {self.at_most(needed)}"
         if self.cap is not None:
             return f"needs more than the cap {self.cap}{self.mdp.origin.if_positive}"
         if self.mdp.unknown is not None:
-            return "may lead to what was never seen, so that what it needs is unknown"
+            return "may lead to an unobserved state, so what it needs is unknown"
         return f"needs ∞{self.mdp.origin.if_positive}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MinimalBudget(Needs):
-    """The minimal budgets k* of a model: how much damage must be affordable, state by state.
+    """The minimal budgets k* of a model: the least budget that suffices, for every state and every choice.
 
-    Made by :func:`almostsure.minimal_budget`; verified by :func:`almostsure.check_minimal_budget`.
+    :func:`almostsure.minimal_budget` computes it, :func:`almostsure.check_minimal_budget` verifies it.
 
-    ``INFINITE`` stands where no finite budget suffices or, if ``cap`` is not None, where none up to the cap does.  In a
-    learned model it also stands where nothing is known: no finite budget is *known* to suffice.
+    ``INFINITE`` means that no finite budget suffices or, if ``cap`` is not None, none up to the cap.  In a learned
+    model it also means that nothing is known: no finite budget is *known* to suffice.
 
-    :func:`almostsure.check_upper` makes one of upper bounds instead (``upper_bound``): they are enough for a shield,
-    and nothing proves that less would not do.
+    :func:`almostsure.check_upper` makes one of upper bounds (``upper_bound``): they suffice for a shield, but smaller
+    budgets may suffice too.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class MinimalBudget(Needs):
     18
     """
 
-    rank: Ints  # [num_states] the certificate: the step at which a state was found to need more
+    rank: Ints  # [num_states], the certificate: the step at which a state was found to need more
     engine: str = UNKNOWN
 
     def __post_init__(self) -> None:
@@ -143,25 +143,28 @@ class MinimalBudget(Needs):
     # ------------------------------------------------------------------ questions
 
     def worst_start(self) -> int:
-        """The initial state that needs the most, the first of several."""
+        """The initial state that needs the most; the first of several."""
         starts = self.mdp.initial_states
         return int(starts[int(np.argmax(self.of_state[starts]))])
 
     def unsafe_states(self, budget: int) -> Bools:
-        """Which states are unsafe with ``budget``: no action of theirs is safe, [num_states]."""
+        """A mask of the states that have no safe action with ``budget``, [num_states]."""
         return self.of_state > min(known_budget(self, budget), NO_CAP)
 
     def histogram(self) -> dict[int, int]:
-        """How many states need which budget, ascending; the last key may be INFINITE.  The unknown does not count."""
+        """The number of states per minimal budget, ascending; the last key may be INFINITE.
+
+        The unknown state of a learned model is not counted.
+        """
         values, counts = np.unique(self.of_state[: self.mdp.unknown], return_counts=True)
         return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
     def explain(
         self, state: int | str | Mapping[str, Any] | None = None, action: int | str | None = None
     ) -> Explanation:
-        """Why a state (or an action of it) needs what it needs: how nature forces the damage; by default the start.
+        """How nature forces the damage that a state, or an action of it, needs; by default of the start.
 
-        See :class:`almostsure.budget.explain.Explanation`; print it.
+        Print the result, a :class:`almostsure.budget.explain.Explanation`.
         """
         from almostsure.budget.explain import explain
 
@@ -177,11 +180,11 @@ class MinimalBudget(Needs):
 
     @classmethod
     def load(cls, path: str | PathLike[str], mdp: Model) -> MinimalBudget:
-        """Read a budget of ``mdp``.  Its certificate is not verified by reading it: use ``check_minimal_budget``."""
+        """Read a budget of ``mdp``.  Its certificate is not verified; ``check_minimal_budget`` does that."""
         file_name(path, "MinimalBudget.load(path, mdp)")
         return read_minimal(path, as_model(mdp), kind="budget")
 
-    # ------------------------------------------------------------------ for people
+    # ------------------------------------------------------------------ text and pictures
 
     def __repr__(self) -> str:
         kind = "MinimalBudget, an upper bound" if self.upper_bound else "MinimalBudget"
@@ -189,7 +192,7 @@ class MinimalBudget(Needs):
         return f"<{kind}: {start} ({counted(self.mdp.num_states, 'state')})\n  {levels}\n  {proof}>"
 
     def _in_words(self) -> tuple[str, str, str]:
-        """What the start needs, what the states need, and how that is known."""
+        """What the start needs, what the states need, and how this is known."""
         counts = self.histogram()
         stuck = counts.pop(INFINITE, 0)
         levels = _levels_in_words(list(counts)) if counts else "nowhere a finite budget"
@@ -210,7 +213,7 @@ class MinimalBudget(Needs):
         )
 
     def start_in_words(self) -> str:
-        """What the start needs, as a sentence without its full stop."""
+        """What the start needs, as a sentence without a full stop."""
         budget = self.smallest_budget()
         if budget < INFINITE:
             return f"the start needs a budget of {self.at_most(self.mdp.show_damage(budget))}"
@@ -226,7 +229,7 @@ class MinimalBudget(Needs):
         return card("MinimalBudget", facts, counts, budget_map(self.mdp, self.of_state))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what each cell of the map needs, or how many states need how much where there is no map."""
+        """Draw the minimal budget of each cell of the map; without a map, the number of states per minimal budget."""
         if self.mdp.layout is not None:
             from almostsure.model.show.plot import plot_map
 
@@ -242,7 +245,7 @@ class MinimalBudget(Needs):
 
 
 def _levels_in_words(levels: list[int]) -> str:
-    """Different budgets, ascending: all of them where some are left out between a few."""
+    """A list of ascending levels as text: a range if they are many or consecutive."""
     first, last = levels[0], levels[-1]
     if len(levels) == 1:
         return str(first)
@@ -252,7 +255,7 @@ def _levels_in_words(levels: list[int]) -> str:
 
 
 def write_minimal(minimal: MinimalBudget, path: str | PathLike[str], *, kind: str) -> None:
-    """Write a file of the given kind ("budget" or "shield") that holds ``minimal``."""
+    """Write ``minimal`` to a file of the given kind ("budget" or "shield")."""
     arrays: dict[str, npt.NDArray[Any]] = {name: getattr(minimal, name) for name in STORED}
     strings = {"cap": "" if minimal.cap is None else str(minimal.cap), "engine": minimal.engine}
     if minimal.upper_bound:
@@ -261,7 +264,7 @@ def write_minimal(minimal: MinimalBudget, path: str | PathLike[str], *, kind: st
 
 
 def read_minimal(path: str | PathLike[str], mdp: MDP, *, kind: str) -> MinimalBudget:
-    """The budget in a file of the given kind that belongs to ``mdp``."""
+    """Read the budget of ``mdp`` from a file of the given kind."""
     arrays, strings = load_tensors(path, kind=kind, model=mdp.fingerprint)
     if set(arrays) != set(STORED):
         raise CorruptFile(f"{path!s} must hold of_state, of_choice and rank; got {sorted(arrays)}", path=path)
@@ -272,7 +275,7 @@ def read_minimal(path: str | PathLike[str], mdp: MDP, *, kind: str) -> MinimalBu
 
 
 def cap_limit(cap: int | None) -> int:
-    """The largest budget that a cap lets through."""
+    """The largest budget up to the cap, after validating it."""
     if cap is None:
         return NO_CAP
     if isinstance(cap, bool) or not isinstance(cap, (int, np.integer)) or not 0 <= cap <= NO_CAP:
@@ -281,30 +284,30 @@ def cap_limit(cap: int | None) -> int:
 
 
 def known_budget(minimal: MinimalBudget, budget: object) -> int:
-    """``budget`` as an int that is 0 or more and within what the budget knows."""
+    """``budget`` as an int if it is 0 or more, and at most the cap."""
     number = count("budget", budget, least=0)
     if minimal.cap is not None and number > minimal.cap:
         raise ArgumentError(
-            f"budget must be at most the cap {minimal.cap} with which the budget was solved; got {number}. "
+            f"budget must be at most the cap {minimal.cap} with which it was solved; got {number}. "
             "Solve again without the cap, or with a larger one."
         )
     return number
 
 
-# ---------------------------------------------------------------------- between engines and results
+# ---------------------------------------------------------------------- results of engines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answer:
-    """Minimal budgets and their certificate."""
+    """Minimal budgets and their certificate, as an engine returns them."""
 
     of_state: npt.NDArray[np.int32]  # [num_states]
     of_choice: npt.NDArray[np.int32]  # [num_choices]
-    rank: Ints  # [num_states] steps at which states were found bad; they make the answer provable
+    rank: Ints  # [num_states], the certificate: the steps at which states died
     cap: int
 
     def capped(self) -> Answer:
-        """Everything above the cap reads INFINITE.  Changes the arrays in place."""
+        """Replace values above the cap by INFINITE, in place."""
         if self.cap < NO_CAP:
             for array in (self.of_state, self.of_choice):
                 array[array > self.cap] = INFINITE
@@ -312,7 +315,7 @@ class Answer:
 
 
 class Halted(Exception):
-    """An engine was interrupted; ``answer`` is exact up to its cap, None if nothing is."""
+    """An engine was interrupted; ``answer`` is exact up to its cap, or None if no level was complete."""
 
     def __init__(self, answer: Answer | None) -> None:
         super().__init__()

@@ -1,12 +1,11 @@
-"""The plain level engine: the definition of W_L, vectorised, for models too small to be worth a compiler.
+"""The plain engine: the definition of W_L in NumPy, for models too small to be worth loading a compiler.
 
-For L = 0, 1, 2, …: among the states that are not settled, a choice is bad if it has an outcome with
-``d + v(s') > L`` where ``v`` is L for the states that are still hoped for, ∞ for those already found dead, and
-k* for the settled.  A state without a good choice is dead, which makes further choices bad; what survives has
-k* = L.  The next level is the least at which some damaging outcome of an unsettled state becomes affordable; when
-there is none, all that is left is ∞.
+For L = 0, 1, 2, …: all states that are not settled are candidates.  A choice is bad if it has an outcome with
+``d + v(s') > L``, where ``v`` is L for candidates, ∞ for dead states, and k* for settled states.  A candidate without a
+good choice dies, which makes further choices bad; the candidates that remain have k* = L.  The next level is the least
+at which a damaging outcome of an unsettled state becomes affordable; if there is none, all unsettled states have ∞.
 
-The rank of a dead state is the round in which it was found dead at the last level that it died at.
+The rank of a dead state is the round in which it last died.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from almostsure.model.mdp import Support
 
 
 def solve_plain(support: Support, *, cap: int, patience: float = np.inf) -> Answer | None:
-    """k* by levels, in NumPy.  Returns None if it took more than ``patience`` looks at outcomes."""
+    """k* level by level, in NumPy; None if it would examine more than ``patience`` outcomes."""
     first, starts = support.choice_ptr[:-1], support.outcome_ptr[:-1]
     owner = owners(support.choice_ptr)[owners(support.outcome_ptr)]
     damage = support.damage.astype(np.int64)
@@ -27,14 +26,15 @@ def solve_plain(support: Support, *, cap: int, patience: float = np.inf) -> Answ
     rank = np.zeros(support.num_states, np.int64)
     level, rounds = 0, 0
     while level <= cap:
-        hopeful = value == INFINITE
-        value[hopeful] = level
+        candidate = value == INFINITE
+        value[candidate] = level
         while True:
             rounds += 1
             if rounds * support.num_outcomes > patience:
                 return None
             cost = value[support.successor] + damage
-            dead = hopeful & (value == level) & (np.minimum.reduceat(np.maximum.reduceat(cost, starts), first) > level)
+            best = np.minimum.reduceat(np.maximum.reduceat(cost, starts), first)
+            dead = candidate & (value == level) & (best > level)
             if not dead.any():
                 break
             value[dead] = INFINITE

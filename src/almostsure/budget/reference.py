@@ -1,17 +1,17 @@
-"""The paper's objects, plain and exact: the operator T, Algorithm 1, the barrier, the Δ-unsafe states.
+"""The paper's definitions: the operator T, Algorithm 1, the barrier, the Δ-unsafe states.
 
-This is reference code: short, in NumPy, close to the page, and independent of the engines that it is compared
-with.  Section and equation numbers refer to Castellano, Min, Bazerque and Mallada, *Reinforcement Learning with
-Almost Sure Constraints* (L4DC 2022); damages may be larger than 1 here.
+This is reference code: short, in NumPy, close to the paper, and independent of the engines that are compared with it.
+Section and equation numbers refer to Castellano, Min, Bazerque and Mallada, *Reinforcement Learning with Almost Sure
+Constraints* (L4DC 2022); here damages may be larger than 1.
 
 The budget operator (their eq. 14), on budgets k of choices with values in {0, 1, 2, …, ∞}::
 
     (T k)(s,a) = max over outcomes (s', d) of (s,a) of [ d + v(s') ],      v(s) = min over a of k(s,a)
 
-Algorithm 1 applies T from k = 0 on.  It converges to the least fixed point k* from below, but as printed it does
-not stop: where k* = ∞ it counts for ever.  It may stop at the first repetition, and everything that exceeds
-|S| · max d is ∞: along a play that is optimal for agent and nature, v falls strictly with every damage, so each
-state is left with damage at most once, and of |S| states one has v = 0 if any is finite.
+Algorithm 1 iterates T from k = 0.  It converges to the least fixed point k* from below, but as printed it does not
+stop: where k* = ∞ the iterates grow indefinitely.  It may stop at the first repetition, and any value above |S| · max d
+is ∞: along a play that is optimal for agent and nature, v falls strictly with every damage, so each state is left with
+damage at most once, and if any of the |S| values is finite, one of them is 0.
 """
 
 from __future__ import annotations
@@ -63,20 +63,21 @@ def budget_operator(mdp: Model, of_choice: Ints) -> Budgets:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FixedPoint:
-    """What Algorithm 1 found."""
+    """The result of Algorithm 1."""
 
     of_choice: Budgets  # [num_choices]
     of_state: Budgets  # [num_states]
     iterations: int
-    trace: tuple[Budgets, ...]  # k_0, k_1, …, where asked for
+    trace: tuple[Budgets, ...]  # k_0, k_1, …, if requested
 
 
 @names_right_word
 def algorithm_1(mdp: Model, *, trace: bool = False) -> FixedPoint:
     """Algorithm 1: iterate T from 0 to its least fixed point, k*.
 
-    Stops at the first repetition; values beyond |S| · max d become ∞ (see the module's docstring).  Takes as many
-    sweeps as the longest dependency, so it is for small models and for teaching; use ``minimal_budget`` otherwise.
+    It stops at the first repetition; values above |S| · max d become ∞ (see the module's docstring).  The number of
+    sweeps is the length of the longest dependency, so it is for small models and for teaching; ``minimal_budget`` is
+    for all others.
 
     Parameters
     ----------
@@ -113,9 +114,9 @@ def algorithm_1(mdp: Model, *, trace: bool = False) -> FixedPoint:
 def barrier(mdp: Model, budget: int) -> Floats:
     """The optimal barrier B*(s,k,a) for k = 0 … budget: 0 where safety is possible, −∞ elsewhere.
 
-    The greatest solution of its Bellman equation (eq. 8): a choice is lost if it may overspend at once or lead to
-    a state whose every choice is lost with what remains.  Computed on (s, k) directly, without k*, so that the
-    two can be compared.  Shape [budget + 1, num_choices].
+    It is the greatest solution of its Bellman equation (eq. 8): a choice is lost if it may overspend at once, or lead
+    to a state all of whose choices are lost with the remaining budget.  It is computed on (s, k) directly, without k*,
+    so that the two can be compared.  Shape [budget + 1, num_choices].
 
     Parameters
     ----------
@@ -141,5 +142,5 @@ def barrier(mdp: Model, budget: int) -> Floats:
 
 
 def unsafe_states(mdp: MDP, of_choice: Ints, budget: int) -> Bools:
-    """The Δ-unsafe states (Remark 2): those all of whose choices need more than ``budget``, [num_states]."""
-    return state_budgets(mdp, of_choice) > min(budget, INFINITE - 1)  # no budget makes ∞ safe
+    """The Δ-unsafe states (Remark 2): all of their choices need more than ``budget``, [num_states]."""
+    return state_budgets(mdp, of_choice) > min(budget, INFINITE - 1)  # ∞ is unsafe with any budget

@@ -1,4 +1,4 @@
-"""``minimal_budget``: the one door to the engines; it looks at the model and chooses."""
+"""``minimal_budget``: chooses the engine for a model and runs it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from almostsure.model.mdp import MDP, Support
 from almostsure.model.source import Model, as_model
 from almostsure.progress import Bar
 
-SMALL = 20_000  # outcomes up to which NumPy answers before a compiler would have been loaded
-PATIENCE = 20_000_000  # outcomes that the plain engine looks at before the compiled one takes over
-CHECK_RATE = 2e-9  # seconds an outcome that verifying the certificate takes, about
+SMALL = 20_000  # up to so many outcomes NumPy is faster than loading the compiler
+PATIENCE = 20_000_000  # outcomes that the plain engine examines before the compiled one takes over
+CHECK_RATE = 2e-9  # seconds per outcome for verifying the certificate, about
 BACKENDS = ("auto", "plain", "compiled")
 CHECKS = ("auto", "always", "never")
 
 
 class Solvable(Protocol):
-    """What brings a solver of its own, such as the finite model of a continuous system."""
+    """An object with its own solver, such as the abstraction of a continuous system."""
 
     def minimal_budget(self, *, cap: int | None = None) -> Any:
-        """Its minimal budgets, or upper bounds of them."""
+        """Its minimal budgets, or upper bounds on them."""
         ...
 
 
@@ -64,24 +64,24 @@ def minimal_budget(
     Parameters
     ----------
     mdp
-        The model, or the name of an example or file.  Only which outcomes are possible matters, not how probable
-        they are.  Or an abstraction, which answers with upper bounds.
+        The model, or the name of an example or file.  The result depends only on which outcomes are possible, not on
+        their probabilities.  For an abstraction, the result has upper bounds.
     cap
-        Stop at this budget: everything that needs more reads INFINITE.
+        Stop at this budget: larger budgets are reported as INFINITE.
     horizon
-        Ask for the least damage that can be forced within so many steps instead: the result is a
-        :class:`almostsure.budget.HorizonBudget`, which knows it for every smaller number of steps too.
+        Compute the least damage that can be forced within this many steps instead.  The result is a
+        :class:`almostsure.budget.HorizonBudget`, which also has the values for all smaller numbers of steps.
     backend
-        ``"plain"`` (NumPy) or ``"compiled"`` (Numba); ``"auto"`` looks at the model.  All give the same values.
+        ``"plain"`` (NumPy) or ``"compiled"`` (Numba); ``"auto"`` chooses by the model.  Both give the same values.
     check
-        Whether to verify the certificate before returning; ``"auto"`` does where that is quick beside the run.
+        Whether to verify the certificate before returning; ``"auto"`` does if that takes little time beside the run.
 
     Raises
     ------
     Interrupted
         On Ctrl-C.  Its ``kept`` is a MinimalBudget that is exact up to its cap (and safe to use), or None.
     NotEnoughMemory
-        Before a run that would not fit.
+        If the run would not fit into memory; raised before it starts.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def minimal_budget(
     """
     if not isinstance(mdp, MDP) and hasattr(mdp, "minimal_budget"):
         if horizon is not None or backend != "auto" or check != "auto":
-            raise ArgumentError("horizon, backend and check are for models; an abstraction takes cap only")
+            raise ArgumentError("horizon, backend and check are for models; an abstraction only takes cap")
         return mdp.minimal_budget(cap=cap)
     mdp = as_model(mdp)
     cap = None if cap is None else cap_limit(cap)
@@ -125,7 +125,7 @@ def _checked(mdp: MDP, minimal: MinimalBudget) -> MinimalBudget:
     try:
         check_minimal_budget(mdp, minimal)
     except KeyboardInterrupt:
-        raise Interrupted("interrupted while the certificate was verified; .kept is complete.", kept=minimal) from None
+        raise Interrupted("interrupted while verifying the certificate; .kept is complete.", kept=minimal) from None
     return minimal.verified()
 
 
@@ -138,7 +138,7 @@ def _run(support: Support, cap: int, backend: str) -> tuple[Answer, str]:
 
     needed = estimate(support)
     require(needed, f"k* of {support.num_outcomes:,} outcomes", "Close other programs, or use a larger machine.")
-    notice = f"{support.num_outcomes:,} outcomes; about {show(needed)} of memory beside the model"
+    notice = f"{support.num_outcomes:,} outcomes; about {show(needed)} of memory in addition to the model"
     with Bar("minimal budgets", support.num_states, notice=notice) as bar:
 
         def report(level: int, settled: int) -> None:
@@ -155,10 +155,10 @@ def _minimal(mdp: MDP, answer: Answer, cap: int | None, engine: str) -> MinimalB
 
 def _interrupted(mdp: MDP, answer: Answer | None) -> Interrupted:
     if answer is None:
-        return Interrupted("interrupted before level 0 was complete; nothing could be kept.")
+        return Interrupted("interrupted before level 0 was complete; there is no partial result.")
     kept = _minimal(mdp, answer, answer.cap, "compiled engine, interrupted")
     return Interrupted(
         f"interrupted; budgets up to {answer.cap} are exact, all others are larger. "
-        f"The error's .kept is a MinimalBudget with cap={answer.cap}: a lower bound, and safe to use as it is.",
+        f"The error's .kept is a MinimalBudget with cap={answer.cap}, and safe to use.",
         kept=kept,
     )

@@ -1,9 +1,10 @@
-"""Tanks that are refilled: the least level with which one never runs dry, and the least capacity.
+"""Tanks that are refilled: the least level from which a tank never runs dry, and the least capacity.
 
-With a tank of capacity C that is filled on arrival in some states, let e(s) be the least level that suffices at s.  It
-is a minimal budget: of the model in which a step hurts by what it takes, and in which arriving where the tank is filled
-ends the run, if e ≤ C there, and is forbidden otherwise.  Stations with e > C are found round by round, at most as many
-as there are; e is then exact, since it only grows from round to round and every station that is left is good.
+Take a tank of capacity C that is filled on arrival at some states, the stations.  Let e(s) be the least level that
+suffices at s.  It is the minimal budget of a model in which the damage of a step is its consumption, and arriving at a
+station ends the run if e ≤ C there, and is forbidden otherwise.  Stations with e > C are found in rounds, of which
+there are at most as many as stations.  Then e is exact, since it only grows from round to round and all remaining
+stations are good.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from almostsure.model.source import Model, as_model
 
 
 def least_levels(mdp: Model, tank: Refill) -> Ints:
-    """The least level with which the tank never runs dry, for every state, [num_states]; INFINITE where none suffices.
+    """The least level from which the tank never runs dry, for every state, [num_states]; INFINITE if none suffices.
 
-    Where the tank is filled, it is the level that is needed to go on from there: at most the capacity, which it has.
+    At a station, it is the level needed to leave it: at most the capacity, since the tank has just been filled.
 
     Parameters
     ----------
     mdp, tank
-        The model; and the tank, with its costs and where it is filled.
+        The model; and the tank, with its costs and stations.
 
     Examples
     --------
@@ -44,12 +45,12 @@ def least_levels(mdp: Model, tank: Refill) -> Ints:
 
 
 def least_capacity(mdp: Model, tank: Refill) -> int:
-    """The least capacity with which a full tank at the start never runs dry; ``tank.capacity`` is not looked at.
+    """The least capacity with which a tank that is full at the start never runs dry; ``tank.capacity`` is ignored.
 
     Parameters
     ----------
     mdp, tank
-        The model; and the tank, with its costs and where it is filled.
+        The model; and the tank, with its costs and stations.
 
     Raises
     ------
@@ -61,15 +62,15 @@ def least_capacity(mdp: Model, tank: Refill) -> int:
     >>> import almostsure as asure
     >>> from almostsure.model import Refill
     >>> ring = asure.from_transitions([0, 1, 2], [0, 0, 0], [1, 2, 0], [1] * 3, [0] * 3, [0] * 3)
-    >>> least_capacity(ring, Refill(1, 9, [0]))  # three steps from tank to tank
+    >>> least_capacity(ring, Refill(1, 9, [0]))  # three steps from station to station
     3
     """
     model = as_model(mdp)
     cost, fills, starts = tank.costs(model), tank.stations(model), model.initial_states
     free = _levels(model, cost, fills, INFINITE - 1)
     if free[starts].max() == INFINITE:
-        raise Infeasible("no capacity suffices: from the start, a station cannot always be reached again.")
-    low, high = int(free[starts].max()), int(free[free < INFINITE].max())  # from there on, nothing changes
+        raise Infeasible("no capacity suffices: from the start, the next station cannot always be reached.")
+    low, high = int(free[starts].max()), int(free[free < INFINITE].max())  # a larger capacity changes nothing
     while low < high:
         middle = (low + high) // 2
         enough = _levels(model, cost, fills, middle)[starts].max() <= middle

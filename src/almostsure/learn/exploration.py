@@ -29,8 +29,7 @@ from typing import Any, NamedTuple, cast, final
 import numpy as np
 
 from almostsure.arguments import check_seed, count, names_right_word
-from almostsure.crew import uninterrupted
-from almostsure.errors import ArgumentError, Interrupted, ModelError
+from almostsure.errors import ArgumentError, Interrupted, ModelError, uninterrupted
 from almostsure.learn.bounds import UPWARD, most_outcomes, unit
 from almostsure.learn.counts import Counts
 from almostsure.learn.evidence import check_mu

@@ -41,8 +41,8 @@ import numpy.typing as npt
 from almostsure.arguments import check_budget, names_right_word
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
-from almostsure.crew import Workers, uninterrupted
-from almostsure.errors import LimitReached, ModelError
+from almostsure.crew import Workers
+from almostsure.errors import LimitReached, ModelError, uninterrupted
 from almostsure.learn.bounds import Confidence, most_outcomes, samples_needed, unit
 from almostsure.learn.counts import Counts, Unknown
 from almostsure.learn.evidence import Evidence, check_mu

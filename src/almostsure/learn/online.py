@@ -44,8 +44,7 @@ from almostsure.arguments import as_python, check_budget, count, names_right_wor
 from almostsure.budget.grow import GrowingBudget
 from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
-from almostsure.crew import uninterrupted
-from almostsure.errors import ArgumentError, ModelError
+from almostsure.errors import ArgumentError, ModelError, uninterrupted
 from almostsure.files import check_fingerprint, file_name, load_tensors, must_hold, save_tensors
 from almostsure.learn.bounds import Confidence, delta_bought, unit
 from almostsure.learn.counts import UNKNOWN, Counts, Unknown
@@ -59,7 +58,7 @@ from almostsure.model.build.given import Actions, Initial
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.space import Encode, Space
 from almostsure.shield.lookups import look_ups, no_safe_action
-from almostsure.shield.outcomes import damage_said
+from almostsure.shield.outcomes import reported_damage
 from almostsure.shield.protocol import Run
 from almostsure.shield.shield import Shield
 from almostsure.shield.table import SparseTable, Table, table_of
@@ -218,7 +217,7 @@ class OnlineShield:
             The remaining budget before it, if violations are to be noted.
         """
         choice, target = self._choice(state, action), self.space.state(next_state)
-        loss, gain = damage_said(self.space, choice, damage), self._reward(reward, choice)
+        loss, gain = reported_damage(self.space, choice, damage), self._reward(reward, choice)
         left = None if remaining is None else whole("remaining", remaining)
         self._check_process()
         was_allowed = left is None or bool(self._current().of_choice[choice] <= min(left, INFINITE - 1))
@@ -258,7 +257,7 @@ class OnlineShield:
             If the transition was never watched: then it is a surprise, for :meth:`watch`.
         """
         choice, target = self._choice(state, action), self.space.state(next_state)
-        loss = damage_said(self.space, choice, damage)
+        loss = reported_damage(self.space, choice, damage)
         if not self.counts.has_seen(choice, target, loss):
             where = self.space.describe_choice(choice)
             rule = f"an outcome of {where} must have been watched before it is repeated"

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from almostsure.arguments import as_python
-from almostsure.crew import uninterrupted
-from almostsure.errors import ArgumentError, Blame, ModelError
+from almostsure.errors import ArgumentError, Blame, ModelError, uninterrupted
 from almostsure.learn.copies import Frozen, Generators
 from almostsure.model.build.damage import TOLD, Damage, check_reset, damage_function, known_damage
 from almostsure.model.build.environment import check_layers, discrete_size

@@ -1,12 +1,12 @@
-"""The paper, reproduced: every claim as a check that runs, both experiments as figures, and its objects, plain.
+"""The paper, reproduced: its claims as executable checks, both experiments as figures, and its objects in plain form.
 
 Castellano, Min, Bazerque and Mallada, *Reinforcement Learning with Almost Sure Constraints* (L4DC 2022).  Statements
-are named as in the paper and numbered by kind, in the order in which they appear there.
+are named as in the paper, and numbered by kind, in the order of the paper.
 
     >>> from almostsure import paper
     >>> paper.check("Theorem 2").verdict
     'holds'
-    >>> paper.check("Theorem 2", "quicksand").verdict  # on a model of yours
+    >>> paper.check("Theorem 2", "quicksand").verdict  # on your own model
     'holds'
 
 :data:`CLAIMS` lists all of them, and :func:`reproduce` runs them and writes tables, figures and a report.

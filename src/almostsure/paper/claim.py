@@ -1,8 +1,8 @@
-"""A claim of the paper, and how it is checked.
+"""Claims of the paper, and their checks.
 
-A check is a function of a :class:`Trial` whose docstring states the claim in our words, and in a second paragraph what
-there is to say about it.  It tries cases on the models of the trial and calls :meth:`Trial.expect` for each; a case
-that is not as it should be makes the verdict *fails*, and is named.
+A check is a function of a :class:`Trial`.  Its docstring states the claim in our words, and comments on it in a second
+paragraph.  It tries cases on the models of the trial and calls :meth:`Trial.expect` for each.  A case that violates the
+claim makes the verdict *fails*, and the first one is named.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 
 HOLDS = "holds"
-LOOSE = "loose"  # the idea is right, but not as it is printed: the comment says what is
+LOOSE = "loose"  # the idea is right, but not as printed; the comment has the right statement
 FAILS = "fails"
-EXAMPLES = ("paper", "corridor", "quicksand")  # on which claims are checked where no model is given
+EXAMPLES = ("paper", "corridor", "quicksand")  # claims are checked on these if no model is given
 LARGEST_SEED = 2**32 - 1
-MOST_STATES = 1_000  # of a model on which a claim is checked: everything is tried
+MOST_STATES = 1_000  # of a model on which a claim is checked, since checks are exhaustive
 CLOSE = 1e-9
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One row of the table: what the paper claims, what we found, and what there is to say about it.
+    """A row of the table: what the paper claims, what the check found, and a comment.
 
     Examples
     --------
@@ -41,16 +41,16 @@ class Claim:
     'holds'
     """
 
-    name: str  # as the paper calls it; statements of a kind are numbered in their order there
+    name: str  # as in the paper; statements of a kind are numbered in the order of the paper
     title: str
     statement: str  # in our words
-    value: str  # ours: the evidence, or the number
+    value: str  # the result of the check: the evidence, or the number
     verdict: str  # holds, loose or fails
     comment: str
 
     @property
     def passed(self) -> bool:
-        """Whether all was as it should be; a *loose* text of the paper passes if our correction of it holds."""
+        """Whether the claim passed; a *loose* one passes if the corrected statement holds."""
         return self.verdict != FAILS
 
     def row(self) -> dict[str, str]:
@@ -66,7 +66,7 @@ class Claim:
 
 @final
 class Trial:
-    """What a check works with: its random numbers, its models, and the cases that it has tried."""
+    """The context of a check: its random numbers, its models, and the cases tried so far."""
 
     def __init__(self, key: str, seed: int, mdp: MDP | None) -> None:
         self.seed = seed
@@ -77,11 +77,11 @@ class Trial:
         self.counterexample: str | None = None  # the first one
 
     def actions(self, mdp: MDP, rows: int) -> list[list[int]]:
-        """A random policy: so many rows of one action per state."""
+        """A random policy: rows of one action per state."""
         return [[int(self.rng.choice(mdp.actions(s))) for s in range(mdp.num_states)] for _ in range(rows)]
 
     def expect(self, right: bool | np.bool_, otherwise: str) -> None:
-        """Count a case; where it is not ``right``, remember the first that was not."""
+        """Count a case; ``otherwise`` describes the counterexample if it is not ``right``; the first one is kept."""
         self.cases += 1
         if not right and self.counterexample is None:
             self.counterexample = otherwise
@@ -108,26 +108,27 @@ class Check:
     title: str
     verdict: str
     takes_model: bool  # rather than being about the paper's own example
-    function: Callable[[Trial], str]  # tries the cases and returns what it found
+    function: Callable[[Trial], str]  # tries the cases, and returns its finding
 
     @property
     def key(self) -> str:
-        """The name as a word of code: theorem_2."""
+        """The name as an identifier: theorem_2."""
         return self.function.__name__
 
     def __call__(self, mdp: Model | None = None, *, seed: int = 0) -> Claim:
-        """Try it, on the paper's example and two more or on ``mdp``."""
+        """Check the claim on ``mdp``, or on the paper's example and two more models."""
         if mdp is not None and not self.takes_model:
             raise ArgumentError(f"{self.name} ({self.title}) is about the paper's own example; leave out the model.")
-        value, wrong = self._tried(Trial(self.key, checked_seed(seed), None if mdp is None else small_model(mdp)))
+        value, wrong = self._try(Trial(self.key, checked_seed(seed), None if mdp is None else small_model(mdp)))
         # The two paragraphs of the function's docstring, as one line each.
         statement, comment = (" ".join(part.split()) for part in f"{self.function.__doc__}\n\n".split("\n\n", 1))
         verdict, comment = (FAILS, wrong) if wrong else (self.verdict, comment)
-        told = {"name": self.name, "title": self.title, "statement": statement}
-        return Claim(**told, value=value, verdict=verdict, comment=comment)
+        return Claim(
+            name=self.name, title=self.title, statement=statement, value=value, verdict=verdict, comment=comment
+        )
 
-    def _tried(self, trial: Trial) -> tuple[str, str]:
-        """What was found, and what is wrong with it: an error of the library refutes a claim as a wrong answer does."""
+    def _try(self, trial: Trial) -> tuple[str, str]:
+        """The finding, and why the claim fails, or "": errors of the library refute a claim like wrong answers."""
         try:
             value = self.function(trial)
         except Exception as error:
@@ -140,12 +141,12 @@ class Check:
 def claim(
     name: str, title: str, *, verdict: str = HOLDS, takes_model: bool = True
 ) -> Callable[[Callable[[Trial], str]], Check]:
-    """Make a check of a function."""
+    """A decorator that makes a check of a function."""
     return lambda function: Check(name, title, verdict, takes_model, function)
 
 
 def find(checks: tuple[Check, ...], name: str) -> Check:
-    """The check with that key or name."""
+    """The check with this key or name."""
     found = [check for check in checks if name in (check.key, check.name)]
     if not found:
         raise UnknownName("claim", name, [word for check in checks for word in (check.name, check.key)])
@@ -155,16 +156,16 @@ def find(checks: tuple[Check, ...], name: str) -> Check:
 
 
 def small_model(given: Model) -> MDP:
-    """A model on which claims can be checked."""
+    """The model, if it is small enough for the checks."""
     mdp = as_model(given)
     if mdp.num_states > MOST_STATES:
         raise ArgumentError(
-            f"claims are checked by trying everything, on models of at most {MOST_STATES:,} states; got "
-            f"{mdp.num_states:,}. check_minimal_budget proves minimal budgets of any size."
+            f"claims are checked exhaustively, so a model must have at most {MOST_STATES:,} states; got "
+            f"{mdp.num_states:,}. check_minimal_budget verifies minimal budgets of models of any size."
         )
     return mdp
 
 
 def checked_seed(seed: object) -> int:
-    """A seed that leaves room for those which are derived from it."""
+    """A validated seed, small enough for the seeds that are derived from it."""
     return count("seed", seed, least=0, most=LARGEST_SEED)

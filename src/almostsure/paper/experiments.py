@@ -1,11 +1,12 @@
 """Section 5: the two experiments, exactly and by simulation.
 
-Everything is about the paper's two states: *left* stays, pays 1 and hurts with probability p; *right* ends it.
+The model is the paper's example with two states: *left* stays, has reward 1, and does damage with probability p;
+*right* ends the episode.
 
-- The assured policy plays left while it has budget.  It is hurt exactly Δ times, and plays left a negative binomial
+- The assured policy plays left while budget remains.  It takes exactly Δ damage, and plays left a negative-binomial
   number of times: n with probability C(n−1, Δ−1) p^Δ (1−p)^(n−Δ), Δ/p on average.
 - The policy for an expected damage of at most c plays left with probability q = c/(p + c), so the number of plays is
-  geometric, (1−q) qⁿ, with mean c/p; and the number of hurts is geometric with mean c, whatever p is.
+  geometric, (1−q) qⁿ, with mean c/p; and the damage is geometric with mean c for every p.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ BUDGET = 5
 LIMITS = (1.0, 3.0, 5.0, 10.0)
 LISTED = ", ".join(f"{limit:g}" for limit in LIMITS)
 EPISODES = 10_000
-HURTS = {1: 1.0, 2: 0.6}  # the damage probability of each experiment
-SUPPORT = 400  # returns and damages up to here are listed; what lies beyond is below 1e-9
-ALWAYS = np.eye(SUPPORT)[BUDGET]  # what is always Δ
+DAMAGE_PROBABILITY = {1: 1.0, 2: 0.6}  # by experiment
+SUPPORT = 400  # returns and damages below this are listed; the probability of all others is below 1e-9
+ALWAYS = np.eye(SUPPORT)[BUDGET]  # the distribution of a constant Δ
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """One policy of an experiment: solved for, evaluated exactly, and played."""
+    """A policy of an experiment: its solution, exact evaluation, and simulation."""
 
     solution: Solution
     facts: Evaluation
     episodes: Episodes
-    damage: Floats  # [SUPPORT] probability of each total damage
-    reward: Floats  # [SUPPORT] probability of each return
+    damage: Floats  # [SUPPORT], the probability of each total damage
+    reward: Floats  # [SUPPORT], the probability of each return
 
 
 @final
@@ -58,7 +59,7 @@ class Experiment:
 
 @functools.lru_cache(maxsize=4)
 def experiment(number: int, seed: int = 0) -> Experiment:
-    """Experiment 1 (left always hurts) or 2 (with probability 0.6): every policy solved for, evaluated and played.
+    """Experiment 1 (left always does damage) or 2 (with probability 0.6): all policies, evaluated and simulated.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def experiment(number: int, seed: int = 0) -> Experiment:
     >>> round(experiment(2).assured.solution.value, 6)  # 5 / 0.6, the mean of a negative binomial
     8.333333
     """
-    mdp = example("paper", damage_probability=HURTS[number])
+    mdp = example("paper", damage_probability=DAMAGE_PROBABILITY[number])
     return Experiment(
         number=number,
         mdp=mdp,
@@ -91,7 +92,7 @@ def _run(mdp: MDP, solution: Solution, seed: int) -> Run:
 
 
 def _returns(mdp: MDP, policy: Policy) -> Floats:
-    """The distribution of the return: evaluated as if the reward, which is 0 or 1 here, were damage."""
+    """The distribution of the return, evaluated as damage: the reward is 0 or 1 here."""
     if policy.budget is None:
         plain = mdp.with_damage(mdp.reward)
         return evaluate(plain, Policy(plain, probability=policy.weights(0)[None, :])).damage_distribution
@@ -108,15 +109,15 @@ def _padded(distribution: Floats) -> Floats:
 # ---------------------------------------------------------------------- closed forms
 
 
-def negative_binomial(hurts: float) -> Floats:
-    """The number of plays until the BUDGET-th hurt, which has probability ``hurts`` each, [SUPPORT]."""
+def negative_binomial(p: float) -> Floats:
+    """The distribution of the number of plays until BUDGET damage, 1 per play with probability p, [SUPPORT]."""
     counts = range(BUDGET, SUPPORT)
-    tail = [math.comb(n - 1, BUDGET - 1) * hurts**BUDGET * (1 - hurts) ** (n - BUDGET) for n in counts]
+    tail = [math.comb(n - 1, BUDGET - 1) * p**BUDGET * (1 - p) ** (n - BUDGET) for n in counts]
     return np.array([0.0] * BUDGET + tail)
 
 
 def geometric(mean: float) -> Floats:
-    """The number of successes before the first failure, with the given mean, [SUPPORT]."""
+    """The distribution of the number of successes before the first failure, with the given mean, [SUPPORT]."""
     share = mean / (1 + mean)
     return np.array([(1 - share) * share**n for n in range(SUPPORT)])
 
@@ -133,11 +134,11 @@ def _close(one: Floats, other: Floats) -> bool:
 
 
 def _expect(trial: Trial, run: Run, *, damage: Floats, reward: Floats) -> None:
-    """That damage and return are distributed like this, and their simulated means within five standard errors."""
+    """Expect these distributions of damage and return, and simulated means within five standard errors."""
     played = run.episodes
     for found, exact, sampled in ((run.damage, damage, played.damages), (run.reward, reward, played.returns)):
         mean, error = float(np.arange(SUPPORT) @ exact), spread(exact) / math.sqrt(sampled.size)
-        trial.expect(_close(found, exact), f"a distribution with mean {mean} is another one")
+        trial.expect(_close(found, exact), f"the distribution with mean {mean} differs from the exact one")
         trial.expect(abs(float(sampled.mean()) - mean) <= 5 * error + CLOSE, f"mean {sampled.mean()}, exactly {mean}")
 
 
@@ -159,19 +160,19 @@ def experiment_1_expected(trial: Trial) -> str:
     """The best policy for an expected damage of at most c plays left with probability c/(1 + c); its damage varies."""
     found = []
     for limit, run in experiment(1, trial.seed).expected.items():
-        _expect_played(trial, run, limit, hurts=1.0)
+        _expect_played(trial, run, limit, p=1.0)
         trial.close(run.facts.overspends, (limit / (1 + limit)) ** (BUDGET + 1), f"P(damage > 5) for c = {limit:g}")
         trial.expect(abs(spread(run.damage) - math.sqrt(limit * (1 + limit))) < 1e-3, f"spread for c = {limit:g}")
         found.append(f"{run.facts.overspends:.1%} for c = {limit:g}")
     return f"geometric damage with standard deviation √(c(1 + c)); P(damage > 5) is {', '.join(found)}"
 
 
-def _expect_played(trial: Trial, run: Run, limit: float, hurts: float) -> None:
-    """That a policy for an expected damage plays left as often as it should, with the damage and return that follow."""
+def _expect_played(trial: Trial, run: Run, limit: float, p: float) -> None:
+    """Expect a policy for an expected damage to play left with the right probability, damage and return."""
     left = float(run.solution.policy.probabilities("circle")[0])
-    trial.expect(abs(left - limit / (hurts + limit)) < CLOSE, f"c = {limit:g}: left with probability {left}")
-    trial.expect(abs(run.solution.value - limit / hurts) < 1e-6, f"c = {limit:g}: return {run.solution.value}")
-    _expect(trial, run, damage=geometric(limit), reward=geometric(limit / hurts))
+    trial.expect(abs(left - limit / (p + limit)) < CLOSE, f"c = {limit:g}: left with probability {left}")
+    trial.expect(abs(run.solution.value - limit / p) < 1e-6, f"c = {limit:g}: return {run.solution.value}")
+    _expect(trial, run, damage=geometric(limit), reward=geometric(limit / p))
 
 
 # ---------------------------------------------------------------------- Experiment II
@@ -181,7 +182,7 @@ def _expect_played(trial: Trial, run: Run, limit: float, hurts: float) -> None:
 def experiment_2_assured(trial: Trial) -> str:
     """With damage probability 0.6 the assured policy returns at least 5, tightly concentrated around 10.
 
-    At least 5 is right. The return is a negative-binomial count with mean 5/0.6 = 25/3, not 10, and hardly tight.
+    At least 5 is right. But the return is negative binomial with mean 5/0.6 = 25/3, not 10, and not tight.
     """
     run, exact = experiment(2, trial.seed).assured, negative_binomial(0.6)
     _expect(trial, run, damage=ALWAYS, reward=exact)
@@ -198,7 +199,7 @@ def experiment_2_assured(trial: Trial) -> str:
 def experiment_2_policy(trial: Trial) -> str:
     """The best policy is the same as in the first experiment.
 
-    Unchanged as a policy on (s, K), left while K > 0; not as 'left Δ times', which would return 5.
+    It is unchanged as a policy on (s, K): left while K > 0. It is not 'left Δ times', which would return 5.
     """
     first, second = (experiment(n, trial.seed).assured.solution.policy for n in (1, 2))
     for remaining in range(BUDGET + 1):
@@ -209,18 +210,18 @@ def experiment_2_policy(trial: Trial) -> str:
 
 @claim("Experiment II", "Returns under E[damage] ≤ c are insensitive to c", verdict=LOOSE, takes_model=False)
 def experiment_2_expected(trial: Trial) -> str:
-    """The best policy for an expected damage of at most c plays left with probability c/(0.6 + c), whatever c is.
+    """The best policy for an expected damage of at most c plays left with probability c/(0.6 + c), for every c.
 
-    The probability is right. But the mean return c/0.6 is proportional to c, and so is, nearly, its spread; what
-    stays is the shape: the most likely return is 0 for every c. For c = Δ it returns as much on average as the
-    assured policy, 25/3: here certainty costs nothing.
+    The probability is right. But the mean return c/0.6 is proportional to c, and so, approximately, is its standard
+    deviation. Only the shape is the same: the most likely return is 0 for every c. For c = Δ the mean return is that
+    of the assured policy, 25/3: here certainty costs nothing.
     """
     second = experiment(2, trial.seed)
     for limit, run in second.expected.items():
-        _expect_played(trial, run, limit, hurts=0.6)
+        _expect_played(trial, run, limit, p=0.6)
         trial.expect(int(run.reward.argmax()) == 0, f"c = {limit:g}: most likely {run.reward.argmax()}")
     same = abs(second.expected[float(BUDGET)].solution.value - second.assured.solution.value) < 1e-6
-    trial.expect(same, "with c = Δ both must return the same on average")
+    trial.expect(same, "with c = Δ both must have the same mean return")
     means = ", ".join(f"{run.solution.value:.2f}" for run in second.expected.values())
     zeros = ", ".join(f"{run.reward[0]:.1%}" for run in second.expected.values())
     return f"for c = {LISTED} the return is geometric with mean {means}, and 0 with probability {zeros}"
@@ -228,9 +229,9 @@ def experiment_2_expected(trial: Trial) -> str:
 
 @claim("Experiment II", "The observed damage is similar to that of Experiment I", takes_model=False)
 def experiment_2_damage(trial: Trial) -> str:
-    """The damage of each policy is distributed much as in the first experiment.
+    """The damage of each policy has about the same distribution as in the first experiment.
 
-    Not only similar: the distributions are the same, as a geometric count that is thinned stays geometric.
+    The distributions are even equal, since a thinned geometric count is geometric.
     """
     first, second = (experiment(n, trial.seed) for n in (1, 2))
     trial.expect(_close(first.assured.damage, second.assured.damage), "the assured policy's damage differs")
@@ -243,7 +244,7 @@ def experiment_2_damage(trial: Trial) -> str:
 def conclusions(trial: Trial) -> str:
     """The agent encounters less than Δ units of damage along a trajectory.
 
-    Meant is 'at most Δ', as in the problem: the optimal policy takes exactly Δ.
+    'At most Δ' is meant, as in the problem: the optimal policy takes exactly Δ.
     """
     facts = experiment(1, trial.seed).assured.facts
     trial.expect(abs(facts.exceeds(BUDGET - 1) - 1) < CLOSE and facts.exceeds(BUDGET) == 0, f"{facts}")

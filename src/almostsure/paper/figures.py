@@ -1,7 +1,7 @@
 """The figures of the two experiments, for print.
 
-They are drawn for one column of a page, in colours that colour-blind readers tell apart (vermilion and blue of Okabe
-and Ito), and differ in shape as well: bars are simulated, dots are exact.
+They are as wide as one column of a page, in colours that colour-blind readers can distinguish (vermilion and blue of
+Okabe and Ito).  Bars are simulated, dots are exact.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ STYLE: Any = {
     "xtick.major.width": 0.6, "ytick.major.width": 0.6, "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"],
     "pdf.fonttype": 42, "lines.linewidth": 1.2, "lines.markersize": 2.5,
 }  # fmt: skip
-MOST = {1: 20, 2: 30}  # where the axis ends
+MOST = {1: 20, 2: 30}  # the end of the axis
 FAINT = 1e-3  # smaller probabilities get no dot
 
 
 def experiment_figure(experiment: Experiment) -> Figure:
-    """One panel for each limit c: the damage (experiment 1) or the return (2) per episode, simulated and exact."""
+    """One panel per limit c: the damage (experiment 1) or the return (2) per episode, simulated and exact."""
     from matplotlib import rc_context
     from matplotlib.lines import Line2D
 
@@ -48,7 +48,7 @@ def experiment_figure(experiment: Experiment) -> Figure:
         dots = Line2D([], [], linestyle="none", marker="o", markersize=2.5, color=INK)
         look: Any = {"ncols": 3, "frameon": False, "handlelength": 1.2, "columnspacing": 1.2, "handletextpad": 0.5}
         figure.legend([*handles, dots], [*labels, "exact"], loc="outside upper center", **look)
-        figure.draw_without_rendering()  # lay it out once and for all: each saving would move things further
+        figure.draw_without_rendering()  # fix the layout, which every saving would change otherwise
         figure.set_layout_engine("none")
     return figure
 
@@ -78,7 +78,7 @@ def _panel(axes: Axes, experiment: Experiment, limit: float) -> None:
 
 
 def _bars(axes: Axes, sampled: Any, exact: Floats, colour: str, width: float, label: str, most: int) -> None:
-    """Simulated shares as bars, the exact distribution as dots over them; none where it is next to 0."""
+    """Simulated frequencies as bars, exact probabilities as dots, except tiny ones."""
     values = np.arange(most + 1)
     shares = np.bincount(sampled.astype(np.int64), minlength=most + 1)[: most + 1] / sampled.size
     axes.bar(values, shares, width, color=colour, alpha=0.45 if colour == EXPECTED else 0.6, linewidth=0, label=label)
@@ -90,7 +90,7 @@ def _bars(axes: Axes, sampled: Any, exact: Floats, colour: str, width: float, la
 
 
 def saved(figure: Figure, kind: str) -> bytes:
-    """The figure as ``"png"`` or ``"pdf"`` for print; the same bytes for the same versions."""
+    """The figure as ``"png"`` or ``"pdf"`` for print; the bytes depend only on the versions."""
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
@@ -104,15 +104,16 @@ def saved(figure: Figure, kind: str) -> bytes:
 CAPTIONS = {
     "damage-per-episode": (
         "Experiment I: damage per episode",
-        f"Left always hurts. Bars: {EPISODES:,} simulated episodes; dots: exact. The assured policy (blue) always "
-        f"takes {BUDGET}. The policy for an expected damage of at most c (vermilion) takes a geometric amount, often 0 "
-        f"and often more than {BUDGET}; the dashed line marks the budget, and tails beyond {MOST[1]} are not shown.",
+        f"Left always does damage. Bars: {EPISODES:,} simulated episodes; dots: exact. The assured policy (blue) "
+        f"always takes {BUDGET}. The damage of the policy for an expected damage of at most c (vermilion) is "
+        f"geometric, often 0 and often more than {BUDGET}. The dashed line marks the budget; tails beyond {MOST[1]} "
+        "are not shown.",
     ),
     "return-per-episode": (
         "Experiment II: return per episode",
-        f"Left hurts with probability 0.6. Bars: {EPISODES:,} simulated episodes; dots: exact. The assured policy "
-        f"(blue) returns at least {BUDGET}, 25/3 on average and most often 7. The policy for an expected damage of at "
-        "most c (vermilion) most often returns 0, and c/0.6 on average: it does depend on c. Tails beyond "
+        f"Left does damage with probability 0.6. Bars: {EPISODES:,} simulated episodes; dots: exact. The assured "
+        f"policy (blue) returns at least {BUDGET}, 25/3 on average and most often 7. The policy for an expected damage "
+        "of at most c (vermilion) most often returns 0, and c/0.6 on average, so it depends on c. Tails beyond "
         f"{MOST[2]} are not shown.",
     ),
 }  # fmt: skip

@@ -1,10 +1,10 @@
 """Policies as functions of the whole history: the bijection of Lemma 1.
 
-A *history* of the model is ``(s0, a0, r1, d1, s1, a1, r2, d2, s2, …, st)``.  With a budget Δ it tells what
-remained at every step, so it is as good as a history of the augmented model,
-``(s0, k0, a0, r1, e1, s1, k1, …, st, kt)`` with k the remaining budget and e = 1 exactly where a step overspends
-(:func:`augment_history`, and back: :func:`forget_budget`).  A policy on (state, remaining) is therefore a history
-policy that looks only at the last state and at the sum of the damages.
+A *history* of the model is ``(s0, a0, r1, d1, s1, a1, r2, d2, s2, …, st)``.  Together with a budget Δ it determines the
+remaining budget at every step, so it is equivalent to a history of the augmented model,
+``(s0, k0, a0, r1, e1, s1, k1, …, st, kt)``, where k is the remaining budget, and e = 1 if the step overspends
+(:func:`augment_history`; its inverse is :func:`forget_budget`).  So a policy on (state, remaining) is a history policy
+that only depends on the last state and on the sum of the damages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HistoryPolicy = Callable[[History], Floats]  # the probability of each action id
 
 
 def augment_history(history: History, budget: int) -> tuple[Any, ...]:
-    """The history of the augmented model that a history of the model stands for (the map g of Lemma 1).
+    """The history of the augmented model for a history of the model (the map g of Lemma 1).
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def augment_history(history: History, budget: int) -> tuple[Any, ...]:
 
     Examples
     --------
-    >>> augment_history((0, 0, 1, 1, 0), 3)  # what is left after each state, and whether a step overspends
+    >>> augment_history((0, 0, 1, 1, 0), 3)  # the remaining budget in each state, and whether a step overspends
     (0, 3, 0, 1, 0, 0, 2)
     """
     remaining = check_budget(budget)
@@ -47,7 +47,7 @@ def augment_history(history: History, budget: int) -> tuple[Any, ...]:
 
 
 def forget_budget(history: History) -> tuple[Any, ...]:
-    """The history of the model that a history of the augmented model stands for (the inverse of g).
+    """The history of the model for a history of the augmented model (the inverse of g).
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def to_history_policy(policy: Policy, budget: int | None = None) -> HistoryPolic
     """
     if policy.rest is not None:
         raise PolicyError(
-            "a policy that comes to rest by chance remembers more than the history. Play it with start()."
+            "a policy that comes to rest at random has more memory than the history. Play it with start()."
         )
     start = policy.budget if budget is None else check_budget(budget)
 
@@ -100,11 +100,11 @@ def to_history_policy(policy: Policy, budget: int | None = None) -> HistoryPolic
 
 
 def from_history_policy(mdp: MDP, history_policy: HistoryPolicy, budget: int) -> Policy:
-    """The policy on (state, remaining) that ``history_policy`` is, if it is one.
+    """Convert ``history_policy`` to a policy on (state, remaining), if it only depends on these.
 
-    It is asked about a shortest history to every (state, remaining) that it reaches, and about one step more
-    from there; two histories that end alike must get the same answer, or PolicyError names them.  That is a check, not
-    a proof: a function may still tell apart histories that it was not asked about.
+    The function is called with a shortest history to every (state, remaining) that it reaches, and with those one step
+    longer.  Two histories that end in the same pair must give the same answer, or PolicyError names them.  This is a
+    check, not a proof: other histories are not tried.
 
     Parameters
     ----------
@@ -133,9 +133,9 @@ def from_history_policy(mdp: MDP, history_policy: HistoryPolicy, budget: int) ->
                 f"a history policy must give one probability per action ({mdp.num_actions}); got {answer.shape}"
             )
         if key in answers:
-            if not is_terminal[state] and not np.array_equal(answers[key], answer):  # nothing is done at the end
+            if not is_terminal[state] and not np.array_equal(answers[key], answer):
                 raise PolicyError(
-                    f"a history policy must depend on the state and the remaining budget only to become a Policy; at "
+                    f"to become a Policy, a history policy must depend on the state and the remaining budget only; at "
                     f"{mdp.describe_state(state)} with {remaining} left it answers differently after {witness[key]} "
                     f"and {history}.",
                     state=state,
@@ -153,7 +153,7 @@ def from_history_policy(mdp: MDP, history_policy: HistoryPolicy, budget: int) ->
 
 
 def _steps(history: History) -> list[History]:
-    """What happened, step by step: (action, reward, damage, next state)."""
+    """The steps of a history: (action, reward, damage, next state)."""
     if len(history) % 4 != 1:
         raise ArgumentError(f"a history must have 1, 5, 9, … entries (s0, a0, r1, d1, s1, …); got {len(history)}")
     return [history[at : at + 4] for at in range(1, len(history), 4)]

@@ -1,4 +1,4 @@
-"""Sections 2 and 3.1: stationary policies are not enough, and remembering the remaining budget is."""
+"""Sections 2 and 3.1: stationary policies are not adequate; those on (state, remaining budget) are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUDGET = 2
 
 
 def best_return(mdp: MDP, budget: int) -> float:
-    """What the best policy on (s, K) returns: −∞ where there is none, +∞ where there is no limit."""
+    """The return of the best policy on (s, K): −∞ if none is feasible, +∞ if it is unbounded."""
     try:
         return solve_policy(mdp, AlmostSure(budget)).value
     except Infeasible:
@@ -37,25 +37,25 @@ def best_return(mdp: MDP, budget: int) -> float:
 def termination(trial: Trial) -> str:
     """The terminal state is reached under any policy.
 
-    The paper's own example breaks it: left for ever. What is needed, and true there, is that every feasible
-    policy ends; the library does not need even that. The terminal state must be free of damage, not only of
+    The paper's own example violates it: always left never ends. It suffices that every feasible policy terminates,
+    which is true there; the library does not even assume that. The terminal state must be free of damage, not only of
     reward.
     """
     mdp = example("paper")
     always_left = evaluate(mdp, lambda state: "left")
-    trial.expect(always_left.ends == 0 and always_left.endless == 1, "left for ever must hurt for ever, without an end")
+    trial.expect(always_left.ends == 0 and always_left.endless == 1, "always left must never end, with endless damage")
     for budget in range(4):
         inside = Shield(minimal_budget(mdp)).random_policy(budget)
         trial.expect(evaluate(mdp, inside).ends == 1, "feasible play must end")
-    return "left for ever ends with probability 0; every policy that keeps a budget ends with probability 1"
+    return "always left ends with probability 0; every policy that keeps a budget ends with probability 1"
 
 
 @claim("Proposition 1", "Stationary policies are not adequate")
 def proposition_1(trial: Trial) -> str:
     """In the paper's example the best policy plays left Δ times and then right; no stationary policy does.
 
-    Whether a policy is feasible depends only on which actions it may play, so trying left, right and a mixture is
-    exhaustive there. On other models no stationary policy does better than the best policy on (s, K).
+    Feasibility only depends on which actions a policy may play, so left, right and a mixture are all cases there. On
+    other models no stationary policy is better than the best policy on (s, K).
     """
     for mdp in map(unrolled, trial.models):
         best = best_return(mdp, 1)
@@ -99,7 +99,7 @@ def lemma_1(trial: Trial) -> str:
 
 
 def _histories(mdp: MDP) -> list[History]:
-    """Every history that some policy may produce."""
+    """All histories that some policy may produce."""
     every = {s: dict.fromkeys(mdp.actions(s).tolist(), 1.0) for s in range(mdp.num_states)}
     return [item[0] for item in follow(mdp, lambda history, remaining: every[history[-1]], BUDGET)]
 
@@ -121,11 +121,11 @@ def _expect_values_carry_over(trial: Trial, mdp: MDP) -> None:
 
 @claim("Lemma 2", "Stationary policies on (s, K) are adequate")
 def lemma_2(trial: Trial) -> str:
-    """For every feasible policy of the whole history there is a feasible one of (s, K) with the same return.
+    """For every feasible policy of the whole history there is a feasible one on (s, K) with the same return.
 
-    The one on (s, K) plays each action as often as the other does there, and the best return over all history
-    policies, by brute force, is that of (s, K). Models are cut off after a few
-    steps, so that all of their histories can be followed.
+    The policy on (s, K) plays each action as often as the history policy does there; and the best return over all
+    history policies, by brute force, is that over policies on (s, K). Models are truncated after a few steps, so that
+    all of their histories can be enumerated.
     """
     for mdp, budget in itertools.product(map(unrolled, trial.models), range(BUDGET + 1)):
         shield = Shield(minimal_budget(mdp))
@@ -138,7 +138,7 @@ def lemma_2(trial: Trial) -> str:
 
 
 def _best_of_histories(mdp: MDP, state: int, remaining: int) -> float:
-    """The best return over all policies that look at everything: every history decides anew; −∞ if each overspends."""
+    """The best return over all history policies, by recursion over histories; −∞ if every policy overspends."""
     if remaining < 0:
         return -math.inf
     if mdp.is_terminal()[state]:
@@ -153,25 +153,25 @@ def _best_of_histories(mdp: MDP, state: int, remaining: int) -> float:
 
 
 def _expect_match(trial: Trial, mdp: MDP, shield: Shield, budget: int) -> None:
-    """That the policy on (s, K) which is equally often at each pair has the return of a random history policy."""
+    """Expect the policy on (s, K) with the same visits as a random history policy to have the same return."""
 
     def decide(history: History, remaining: int) -> Mapping[int, float]:
         allowed = shield.allowed(history[-1], remaining)
         return dict(zip(allowed.tolist(), trial.rng.dirichlet(np.ones(allowed.size)).tolist(), strict=True))
 
-    often: dict[tuple[int, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    visits: dict[tuple[int, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     value = 0.0
     for history, remaining, chance, gained in follow(mdp, decide, budget):
         if len(history) > 1:
             state, action, _, damage, _ = history[-5:]
-            often[state, remaining + damage][action] += chance
+            visits[state, remaining + damage][action] += chance
         value += chance * gained if mdp.is_terminal()[history[-1]] else 0.0
-    shares = {pair: _shares(counts) for pair, counts in often.items()}
+    shares = {pair: _shares(counts) for pair, counts in visits.items()}
     facts = evaluate(mdp, Policy.from_table(mdp, shares, budget=budget))
     trial.close(facts.expected_return, value, "the returns on (s, K) and by histories")
     trial.expect(facts.overspends == 0, "the policy on (s, K) overspends")
 
 
-def _shares(often: Mapping[int, float]) -> dict[int, float]:
-    whole = sum(often.values())
-    return {action: count / whole for action, count in often.items()}
+def _shares(visits: Mapping[int, float]) -> dict[int, float]:
+    total = sum(visits.values())
+    return {action: count / total for action, count in visits.items()}

@@ -1,7 +1,7 @@
 """Sections 3.2 and 3.3 with their appendix: the barrier, feasible policies, and the minimal budget as a fixed point.
 
 Lemma 3, Theorems 1, 2 and 3, Definitions 4 and 5, Proposition 2 and Algorithm 1 are here.  The objects themselves are
-in :mod:`almostsure.budget.reference`, as plain as in the paper.
+in :mod:`almostsure.budget.reference`, as defined in the paper.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from almostsure.shield import Shield
 
 SAFE, LOST = 0.0, -math.inf
 BUDGET = 2
-PLENTY = 64  # budgets above are taken for ∞ where the barrier of every budget is computed
-MOST_CHOICES = 7  # of a model all of whose small budgets are tried
+PLENTY = 64  # larger budgets count as ∞ where the barriers of all budgets are computed
+MOST_CHOICES = 7  # all small budgets are tried on models with up to so many choices
 
 # ---------------------------------------------------------------------- Lemma 3: the barrier
 
@@ -32,7 +32,7 @@ MOST_CHOICES = 7  # of a model all of whose small budgets are tried
 def lemma_3_decomposition(trial: Trial) -> str:
     """The value of a policy is its expected return plus its barrier, which is 0 if it is feasible and −∞ if not.
 
-    Printed with Q on both sides, which says nothing. Meant, and checked, is Q = return + barrier.
+    The equation is printed with Q on both sides. Q = return + barrier is meant, and checked.
     """
     lost = 0
     for mdp, k in itertools.product(map(unrolled, trial.models), range(BUDGET + 1)):
@@ -46,7 +46,7 @@ def lemma_3_decomposition(trial: Trial) -> str:
 
 
 def _extended_value(mdp: MDP, rows: list[list[int]], budget: int) -> float:
-    """Q by its definition: every trajectory with its probability, −∞ for those that overspend."""
+    """Q by its definition: the sum over all trajectories, −∞ for those that overspend."""
 
     def decide(history: History, remaining: int) -> dict[int, float]:
         return {rows[max(remaining, -1)][history[-1]]: 1.0}
@@ -60,8 +60,8 @@ def _extended_value(mdp: MDP, rows: list[list[int]], budget: int) -> float:
 def lemma_3_bellman(trial: Trial) -> str:
     """B*(s, k, a) = E[𝕀{no failure} + max over a' of B*(S', K', a')], and B* is the best over all policies.
 
-    Printed with 𝕀{D̃}, which rewards failure; meant is 𝕀{D̃ = 0}. The equation alone does not determine the
-    barrier, as −∞ everywhere solves it too: B* is its greatest solution.
+    The equation is printed with 𝕀{D̃}, which rewards failure; 𝕀{D̃ = 0} is meant. It does not determine the barrier
+    by itself, since −∞ everywhere solves it too: B* is its greatest solution.
     """
     tried = 0
     for mdp in trial.models:
@@ -73,8 +73,8 @@ def lemma_3_bellman(trial: Trial) -> str:
         tried += len(every)
         safe = any(not overspends(mdp, policy, BUDGET) for policy in every)
         best = min(found[BUDGET][list(mdp.choices(s))].max() for s in mdp.initial_states.tolist())
-        trial.expect(not safe or best == SAFE, "a policy is safe where the barrier says that none is")
-        trial.expect(safe or best == LOST or len(every) == MOST_POLICIES, "no policy is safe where the barrier says so")
+        trial.expect(not safe or best == SAFE, "a policy is safe, but the barrier says that none is")
+        trial.expect(safe or best == LOST or len(every) == MOST_POLICIES, "the barrier is 0, but no policy is safe")
     found = barrier("paper", BUDGET)
     as_printed = _right_hand_side(example("paper"), found, rewarded=True)
     trial.expect(not np.array_equal(as_printed, found), "as printed, it must not hold")
@@ -82,7 +82,7 @@ def lemma_3_bellman(trial: Trial) -> str:
 
 
 def _right_hand_side(mdp: MDP, b: Floats, rewarded: bool = False) -> Floats:
-    """The right-hand side of the barrier's equation; ``rewarded`` is the signal of failure that counts 0."""
+    """The right-hand side of the barrier's equation; if ``rewarded``, as printed, where failure counts 0."""
     remaining = np.arange(b.shape[0])[:, None] - mdp.damage
     best = np.maximum.reduceat(b, mdp.choice_ptr[:-1], axis=1)
     after = np.where(remaining >= 0, best[np.maximum(remaining, 0), mdp.successor], LOST)
@@ -92,15 +92,15 @@ def _right_hand_side(mdp: MDP, b: Floats, rewarded: bool = False) -> Floats:
 
 @claim("Equations (9), (10)", "Monotonicity of the barrier", verdict=LOOSE)
 def monotonicity(trial: Trial) -> str:
-    """What is safe with k units of budget is safe with more, and what is unsafe with k is unsafe with fewer.
+    """A choice that is safe with k units of budget is safe with more; one that is unsafe with k is unsafe with fewer.
 
-    Printed for every policy π of (s, K); there it is false, as such a policy may be reckless where it has more
-    left. It holds for policies that do not look at K, and for B*, which is all that is used.
+    The equations are printed for every policy π on (s, K); but they are false for a policy that takes more risk if more
+    budget is left. They hold for policies that do not depend on K, and for B*; only the latter is used.
     """
     for mdp in trial.models:
         is_safe = barrier(mdp, PLENTY) == SAFE
         trial.expect(bool((is_safe[1:] >= is_safe[:-1]).all()), "B* is not monotone")
-    # A step, then a choice between a harmless end and two steps that hurt.
+    # A step, then a choice between ending without damage and two steps of damage 1.
     mdp = from_transitions([0, 1, 1, 2], [0, 0, 1, 0], [1, 3, 2, 3], [1] * 4, [0] * 4, [0, 0, 1, 1], terminal=[3])
     policy = Policy.from_table(mdp, {(0, 0): 0, (0, 1): 0, (1, 0): 0, (1, 1): 1, (2, 0): 0}, budget=1)
     with_none, with_one = (evaluate(mdp, policy, budget=k).overspends for k in (0, 1))
@@ -118,7 +118,7 @@ def monotonicity(trial: Trial) -> str:
 def definition_4(trial: Trial) -> str:
     """k*(s, a) is the least k for which the best barrier is 0: the least budget with which a may be played in s.
 
-    Only which outcomes are possible matters, never how probable they are.
+    k* depends only on which outcomes are possible, not on their probabilities.
     """
     infinite = 0
     for mdp in trial.models:
@@ -133,10 +133,10 @@ def definition_4(trial: Trial) -> str:
 
 @claim("Theorem 1", "Feasible policies", verdict=LOOSE)
 def theorem_1(trial: Trial) -> str:
-    """A policy on (s, K) is feasible if, and only if, where it gets to it never plays a choice with k*(s, a) > K.
+    """A policy on (s, K) is feasible if and only if it plays no choice with k*(s, a) > K at any pair that it reaches.
 
-    As printed it is asked at every (s, k), also where the policy never gets to; where no action is allowed no
-    policy would qualify. It holds along what can happen, which is what we check.
+    As printed the condition is required at every (s, k), even at unreachable ones; then no policy would satisfy it if
+    some pair has no allowed action. The theorem holds for reachable pairs, which is what we check.
     """
     tried, feasible, printed = 0, 0, 0
     for mdp in trial.models:
@@ -153,15 +153,15 @@ def theorem_1(trial: Trial) -> str:
             trial.expect(inside == 0, f"random play within the shield overspends with probability {inside:g}")
     return (
         f"both ways, on {tried:,} policies of {trial.where}: {feasible:,} are feasible, of which only {printed:,} "
-        "satisfy the condition at every (s, k), as it is printed"
+        "satisfy the condition at every (s, k), as printed"
     )
 
 
 @claim("Theorem 2", "Recursion for the minimal budget")
 def theorem_2(trial: Trial) -> str:
-    """k*(s, a) is the largest damage of a possible outcome plus what the state after it needs: k* = T k*.
+    """k*(s, a) is the maximum over possible outcomes of the damage plus the need of the next state: k* = T k*.
 
-    With damages above 1, too. In the proof the case k* = ∞ is missing; it is easy.
+    The recursion also holds for damages above 1. In the proof the case k* = ∞ is missing; it is easy.
     """
     for mdp in trial.models:
         k = minimal_budget(mdp).of_choice
@@ -182,7 +182,7 @@ def _below(one: Ints, other: Ints) -> bool:
 def proposition_2(trial: Trial) -> str:
     """The budget operator T (Definition 5) preserves the order, and k* is a fixed point of it.
 
-    In the appendix. That k* + c is a fixed point, too, is right, also for c = ∞: this is why 'smallest' matters.
+    In the appendix. k* + c is a fixed point too, also for c = ∞, as the paper says; so 'smallest' matters.
     """
     for mdp in trial.models:
         one, other = (trial.rng.choice([*range(7), INFINITE], mdp.num_choices) for _ in range(2))
@@ -197,15 +197,15 @@ def proposition_2(trial: Trial) -> str:
 
 @claim("Algorithm 1", "Fixed-point iteration", verdict=LOOSE)
 def algorithm_1(trial: Trial) -> str:
-    """From k = 0 on, apply T: its iterates give the minimal budget.
+    """The iterates of T from k = 0 converge to the minimal budget.
 
-    As printed its loop has no end, and where k* = ∞ its iterates have no last value. Ours stops at the first
-    repetition and calls ∞ what exceeds |S| times the largest damage, which no finite k* does.
+    As printed the loop does not end, and where k* = ∞ the iterates grow indefinitely. Ours stops at the first
+    repetition, and sets values above |S| times the largest damage to ∞; no finite k* exceeds that.
     """
     for mdp in trial.models:
         found = minimal_budget(mdp).of_choice
         trial.expect(np.array_equal(reference.algorithm_1(mdp).of_choice, found), "Algorithm 1 and the solver differ")
-    mdp = from_transitions([0], [0], [0], [1.0], [0.0], [1])  # one state whose only action hurts and stays
+    mdp = from_transitions([0], [0], [0], [1.0], [0.0], [1])  # one state whose only action stays, with damage 1
     k = np.zeros(1, np.int64)
     for n in range(1, 1001):
         k = reference.budget_operator(mdp, k)
@@ -213,16 +213,16 @@ def algorithm_1(trial: Trial) -> str:
     ours = reference.algorithm_1(mdp)
     trial.expect(int(ours.of_choice[0]) == INFINITE, "ours must find ∞")
     return (
-        f"equal to the solver on {trial.where}; where every step hurts, iterate n is n (1,000 tried), and ours stops "
-        f"after {ours.iterations} sweeps with ∞"
+        f"equal to the solver on {trial.where}; with damage 1 in every step, iterate n is n (1,000 tried), and ours "
+        f"stops after {ours.iterations} sweeps with ∞"
     )
 
 
 @claim("Theorem 3", "Convergence to the minimal budget")
 def theorem_3(trial: Trial) -> str:
-    """Algorithm 1's iterates increase and converge to k*, the smallest fixed point.
+    """The iterates of Algorithm 1 increase and converge to k*, the smallest fixed point.
 
-    That the limit is a fixed point is used without saying why; increasing sequences and finite sets suffice.
+    The proof uses without justification that the limit is a fixed point; monotonicity and finiteness imply it.
     """
     longest = 0
     for mdp in trial.models:

@@ -1,4 +1,4 @@
-"""``reproduce``: run every check, draw every figure, write tables and a report, in one call."""
+"""``reproduce``: runs all checks, draws the figures, and writes tables and a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from almostsure.progress import Bar
 
 PAPER = "Castellano, Min, Bazerque, Mallada: Reinforcement Learning with Almost Sure Constraints (L4DC 2022)"
 
-FIGURES = {"damage-per-episode": 1, "return-per-episode": 2}  # of which experiment
+FIGURES = {"damage-per-episode": 1, "return-per-episode": 2}  # the experiment of each
 
 CLAIMS: tuple[Check, ...] = (  # in the order of the paper
     memory.termination, memory.proposition_1, memory.lemma_1, memory.lemma_2,
@@ -38,12 +38,12 @@ CLAIMS: tuple[Check, ...] = (  # in the order of the paper
 
 @names_right_word
 def check(claim: str, mdp: Model | None = None, *, seed: int = 0) -> Claim:
-    """Check one claim of the paper, on the paper's example and two larger ones, or on a model of yours.
+    """Check a claim of the paper, on the paper's example and two larger ones, or on your own model.
 
     Parameters
     ----------
     claim
-        Its name, ``"Theorem 2"``, or its key, ``"theorem_2"``; ``CLAIMS`` lists them.
+        The name, ``"Theorem 2"``, or the key, ``"theorem_2"``; ``CLAIMS`` lists them.
     mdp
         A model of at most 1,000 states, an example's name, or a file.
 
@@ -58,7 +58,7 @@ def check(claim: str, mdp: Model | None = None, *, seed: int = 0) -> Claim:
 @final
 @dataclass(slots=True, kw_only=True, eq=False)
 class Reproduction:
-    """What became of the paper's claims, and where tables, figures and report lie.  Print it.
+    """The results of all checks, and the paths of tables, figures and report.  Print it.
 
     Examples
     --------
@@ -73,15 +73,15 @@ class Reproduction:
     claims: list[Claim] = field(default_factory=list)
     figures: list[Path] = field(default_factory=list)
     tables: list[Path] = field(default_factory=list)
-    report: Path | None = None  # None if it was interrupted before, and for a model of the user's
+    report: Path | None = None  # None if it was interrupted before, and for the user's own model
 
     @property
     def passed(self) -> bool:
-        """Whether all was done and no claim fails; a loose text passes if what we put in its place holds."""
+        """Whether all claims were checked and none fails; a loose one passes if the corrected statement holds."""
         return not self.unchecked and all(claim.passed for claim in self.claims)
 
     def counts(self) -> dict[str, int]:
-        """How many claims have which verdict."""
+        """The number of claims per verdict."""
         return {verdict: sum(c.verdict == verdict for c in self.claims) for verdict in (HOLDS, LOOSE, FAILS)}
 
     def __repr__(self) -> str:
@@ -93,17 +93,17 @@ class Reproduction:
         failing = [claim.name for claim in self.claims if not claim.passed]
         cut = f" of {len(self.claims) + self.unchecked} claims, interrupted" if self.unchecked else " claims"
         fail = f"{len(failing)} FAIL: {', '.join(failing)}" if failing else "none fails"
-        end = f"{len(self.claims)}{cut}: {hold} hold, {loose} hold but are loosely put, {fail}"
+        end = f"{len(self.claims)}{cut}: {hold} hold, {loose} hold but are loosely stated, {fail}"
         return "\n\n".join([PAPER, *map(str, self.claims), end]) + "\n"
 
     def write(self, name: str, content: bytes) -> Path:
-        """Write a file into the folder, all of it or nothing."""
+        """Write a file to the folder, atomically."""
         with atomic_write(self.folder / name) as file:
             file.write(content)
         return self.folder / name
 
     def write_tables(self) -> None:
-        """The claims as text, as comma-separated values and as JSON."""
+        """Write the claims as text, as comma-separated values and as JSON."""
         rows = [claim.row() for claim in self.claims]
         content = {"paper": PAPER, "version": package_version(), "seed": self.seed}
         content |= {"complete": not self.unchecked, "claims": rows}
@@ -120,9 +120,9 @@ class Reproduction:
 def reproduce(
     folder: str | PathLike[str], *, mdp: Model | None = None, seed: int = 0, progress: bool = True
 ) -> Reproduction:
-    """Check every claim of the paper, draw its figures, and write all of it to a folder.
+    """Check all claims of the paper, draw its figures, and write the results to a folder.
 
-    Writes ``claims.txt``, ``claims.csv`` and ``claims.json``; each figure as ``.pdf`` and ``.png``; and
+    It writes ``claims.txt``, ``claims.csv`` and ``claims.json``; each figure as ``.pdf`` and ``.png``; and
     ``report.html``.  The same seed gives the same files, with the same versions.
 
     Parameters
@@ -130,20 +130,20 @@ def reproduce(
     folder
         Created if it does not exist; each file in it is replaced atomically.
     mdp
-        A model of at most 1,000 states on which the claims are checked instead; then there are tables only.
+        A model of at most 1,000 states on which the claims are checked instead; then only tables are written.
     seed
-        Seed of the random policies and samples that are tried, and of the simulated episodes.
+        Seed of the random policies and samples, and of the simulated episodes.
     progress
-        Show a progress bar, if someone is looking at a terminal.
+        Show a progress bar on a terminal.
 
     Raises
     ------
     MissingExtra
-        Matplotlib, of the extra ``plot``, is not installed.
+        If Matplotlib, of the extra ``plot``, is not installed.
     FileError
-        The folder cannot be written to.
+        If the folder cannot be written to.
     Interrupted
-        On Ctrl-C.  What is done is written, and ``kept`` is the Reproduction of it.
+        On Ctrl-C.  The results so far are written, and are in ``kept``, a Reproduction.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def reproduce(
 
 
 def _draw(result: Reproduction) -> None:
-    """The figures, and the report of the second experiment with the figures inside."""
+    """Draw the figures, and write the report of the second experiment, which contains them."""
     from almostsure.paper.figures import CAPTIONS, experiment_figure, saved
     from almostsure.report import write_report
 

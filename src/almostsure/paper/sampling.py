@@ -15,7 +15,7 @@ from almostsure.paper.memory import best_return
 from almostsure.shield import trim
 
 DELTA = 0.05
-MOST_SAMPLES = 50_000_000  # that are drawn, in a few seconds
+MOST_SAMPLES = 50_000_000  # the most samples that are drawn; they take a few seconds
 
 
 def _outcomes(*columns: Ints) -> set[tuple[int, ...]]:
@@ -41,9 +41,9 @@ def _rarest(mdp: MDP) -> float:
 
 @claim("Algorithm 2", "Kernel builder")
 def algorithm_2(trial: Trial) -> str:
-    """Sample every choice N times and count: k* of the counted model is k* once every outcome was seen.
+    """Sample every choice N times: k* of the empirical model is the true k* once all outcomes have been observed.
 
-    Before all outcomes are seen it may be too small, never too large.
+    Before all outcomes have been observed it may be too small, but never too large.
     """
     short = 0
     for mdp in trial.models:
@@ -56,17 +56,17 @@ def algorithm_2(trial: Trial) -> str:
             counts = np.bincount(counted.choice, counted.times, minlength=sampled)
             trial.expect(bool((counts == samples).all()), "every choice must be sampled N times")
             seen = _outcomes(counted.choice, counted.next_state, counted.damage)
-            trial.expect(seen <= possible, "what is not possible must not be seen")
+            trial.expect(seen <= possible, "an impossible outcome was observed")
             learned = minimal_budget(counted.to_mdp()).of_choice
             trial.expect(bool((learned <= true).all()), "a learned budget is too large")
-            trial.expect(seen != possible or np.array_equal(learned, true), "all was seen, and k is not k*")
+            trial.expect(seen != possible or np.array_equal(learned, true), "all outcomes observed, but k is not k*")
             short += not np.array_equal(learned, true)
-    return f"{trial.where}, N = 1, 3, 10, 400: never above k*, {short} times below, equal once all is seen"
+    return f"{trial.where}, N = 1, 3, 10, 400: never above k*, {short} times below, equal once all is observed"
 
 
 @claim("Lemma 4", "Sample complexity")
 def lemma_4(trial: Trial) -> str:
-    """If none is rarer than μ, (1/μ) ln(2|S|²|A|/δ) samples per choice show all outcomes with probability 1 − δ.
+    """If no outcome is rarer than μ, (1/μ) ln(2|S|²|A|/δ) samples per choice show all with probability 1 − δ.
 
     In the proof, the probability of missing an outcome is at most (1 − μ)^N, not equal to it. Counting at most
     ⌊1/μ⌋ outcomes per choice instead of 2|S| sharpens the bound.
@@ -88,18 +88,18 @@ def lemma_4(trial: Trial) -> str:
 
 @claim("Lemma 5", "Consistent kernels are enough")
 def lemma_5(trial: Trial) -> str:
-    """Algorithm 1 with a consistent kernel takes the same steps, and so finds the true minimal budget."""
+    """Algorithm 1 with a consistent kernel has the same iterates, so it finds the true minimal budget."""
     for mdp in trial.models:
         other = _reweighted(mdp, trial.rng)
         mine, theirs = (reference.algorithm_1(x, trace=True) for x in (mdp, other))
         trial.expect(np.array_equal(mine.trace, theirs.trace), "an iterate differs")
         trial.expect(np.array_equal(minimal_budget(mdp).of_choice, theirs.of_choice), "k* differs")
-    return f"every iterate agrees on {trial.where} and reweightings of them"
+    return f"all iterates agree on {trial.where} and reweightings of them"
 
 
 @claim("Remark 1", "Learning the minimal budget is sample-efficient")
 def remark_1(trial: Trial) -> str:
-    """About |S||A|/μ samples in all suffice, up to a logarithm: there is no accuracy to pay for, nor a horizon."""
+    """About |S||A|/μ samples in total suffice, up to a logarithm, independent of any accuracy and horizon."""
     samples = asked = exactly = 0
     for mdp in trial.models:
         for mu in (_rarest(mdp), _rarest(mdp) / 100):
@@ -120,9 +120,9 @@ def remark_1(trial: Trial) -> str:
 
 @claim("Remark 2", "Trimming")
 def remark_2(trial: Trial) -> str:
-    """States all of whose actions need more than Δ can be left out: the optimum stays, and the search is smaller.
+    """States all of whose actions need more than Δ can be removed: the optimum stays, in a smaller model.
 
-    The trimmed model still needs the remaining budget: damages add up along the way.
+    The trimmed model still needs the remaining budget, since damage adds up along a run.
     """
     before = after = 0
     for mdp in trial.models:
@@ -132,7 +132,7 @@ def remark_2(trial: Trial) -> str:
         if budget > INFINITE:
             continue
         small = trim(minimal, budget)
-        trial.expect(np.array_equal(small.states, np.flatnonzero(~unsafe)), "kept are exactly the safe states")
+        trial.expect(np.array_equal(small.states, np.flatnonzero(~unsafe)), "exactly the safe states must be kept")
         trial.close(best_return(mdp, budget), best_return(small.mdp, budget), "the optimum changed")
         before, after = before + mdp.num_choices, after + small.mdp.num_choices
-    return f"the optimum stays on {trial.where}; gone are {before - after:,} of {before:,} choices"
+    return f"the optimum stays on {trial.where}; {before - after:,} of {before:,} choices are removed"

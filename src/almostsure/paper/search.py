@@ -1,7 +1,7 @@
-"""What can be said about small models by trying everything.
+"""Exhaustive searches on small models.
 
-The searches here are plain and slow on purpose, and share no code with the solvers that they are compared with: they
-enumerate policies, trajectories and histories one by one.
+They are simple and slow on purpose, and share no code with the solvers that are compared with them: they enumerate
+policies, trajectories and histories one by one.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy as np
 from almostsure.model.build.function import from_function
 from almostsure.model.mdp import MDP
 
-MOST_POLICIES = 100  # of one model that are tried
-MOST_HISTORIES = 2_000  # that are followed
+MOST_POLICIES = 100  # that are tried per model
+MOST_HISTORIES = 2_000  # that are enumerated
 MOST_STEPS = 6
 History = tuple[Any, ...]  # s0, a0, r1, d1, s1, …
 Decide = Callable[[History, int], Mapping[int, float]]  # history and remaining budget → shares of actions
 
 
 def policies(mdp: MDP, budget: int, rng: np.random.Generator) -> list[dict[tuple[int, int], int]]:
-    """All deterministic policies on (state, remaining), or a sample of them where there are too many to try."""
-    living = np.flatnonzero(~mdp.is_terminal()).tolist()
-    options = {(s, k): mdp.actions(s).tolist() for k in range(budget + 1) for s in living}
+    """All deterministic policies on (state, remaining), or a sample if they are too many."""
+    states = np.flatnonzero(~mdp.is_terminal()).tolist()
+    options = {(s, k): mdp.actions(s).tolist() for k in range(budget + 1) for s in states}
     if math.prod(map(len, options.values())) <= MOST_POLICIES:
         picked: Iterable[Sequence[int]] = itertools.product(*options.values())
     else:
@@ -35,7 +35,7 @@ def policies(mdp: MDP, budget: int, rng: np.random.Generator) -> list[dict[tuple
 
 
 def overspends(mdp: MDP, policy: Mapping[tuple[int, int], int], budget: int) -> bool:
-    """Whether a policy on (state, remaining) may overspend from the start: by following all that can happen."""
+    """Whether a policy on (state, remaining) may overspend from the start, by search over all reachable pairs."""
     is_terminal = mdp.is_terminal()
     queue, seen = [(s, budget) for s in mdp.initial_states.tolist()], set()
     while queue:
@@ -51,9 +51,9 @@ def overspends(mdp: MDP, policy: Mapping[tuple[int, int], int], budget: int) -> 
 
 
 def unrolled(mdp: MDP) -> MDP:
-    """The model cut off after a few steps, so that no state is visited twice and its histories can be followed."""
+    """The model truncated after a few steps: no state is visited twice, and its histories can be enumerated."""
     owner, is_terminal = mdp.choice_states()[mdp.outcome_choices()], mdp.is_terminal()
-    histories = np.bincount(mdp.initial_states, minlength=mdp.num_states)  # that end in each state
+    histories = np.bincount(mdp.initial_states, minlength=mdp.num_states)  # the number that end in each state
     steps, number = 0, 0
     while steps < MOST_STEPS:
         histories = np.bincount(mdp.successor, np.where(is_terminal, 0, histories)[owner], minlength=mdp.num_states)
@@ -73,7 +73,7 @@ def unrolled(mdp: MDP) -> MDP:
 
 
 def follow(mdp: MDP, decide: Decide, budget: int) -> Iterator[tuple[History, int, float, float]]:
-    """Every history that a policy of histories may produce, with what remains, its probability and its return."""
+    """All histories that a history policy may produce, with remaining budget, probability and return."""
     is_terminal = mdp.is_terminal()
     queue: list[tuple[History, int, float, float]] = [((s,), budget, p, 0.0) for s, p in mdp.starts.items()]
     while queue:

@@ -1,4 +1,4 @@
-"""Policies: what they play, what they achieve exactly, and what happens when they are played."""
+"""Policies, their exact evaluation, and their simulation."""
 
 from typing import TYPE_CHECKING
 

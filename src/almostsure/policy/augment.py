@@ -1,12 +1,12 @@
 """The augmented model: the remaining budget becomes part of the state (Definition 3 of the paper).
 
-Its states are the pairs (s, K) with K = 0 … budget, pair (s, K) at index ``K * num_states + s``, and one more, the
-last, that is entered when a step overspends: *overspent*, by name and label, where nothing happens any more.  A step's
-damage is 1 exactly when it overspends, and 0 otherwise; rewards stay as they are.  So "never more damage than the
-budget" in the model is "no damage at all" in the augmented one, and everything that works on models works on it.
+Its states are the pairs (s, K) with K = 0 … budget, pair (s, K) at index ``K * num_states + s``.  The last state, named
+and labelled *overspent*, is terminal, and is entered when a step overspends.  The damage of a step is 1 if it
+overspends, and 0 otherwise; rewards are unchanged.  So "never more damage than the budget" in the model means "no
+damage" in the augmented model, which is an ordinary model.
 
-It has ``budget + 1`` times the outcomes of the model.  The solvers do not need it (they work layer by layer); it is
-here to look at, to check them with, and to hand to other tools.
+It has ``budget + 1`` times the outcomes of the model.  The solvers do not need it, since they work layer by layer; it
+is meant for inspection, for testing the solvers, and for other tools.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OVERSPENT = "overspent"  # the name and the label of the last state
 
 
 def augment(mdp: Model, budget: int) -> MDP:
-    """The augmented model of ``mdp`` with the budget ``budget``; it starts with all of it.
+    """The augmented model of ``mdp``; it starts with the whole ``budget``.
 
     Parameters
     ----------

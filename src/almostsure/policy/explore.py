@@ -1,8 +1,8 @@
-"""Where play can get to: the pairs (state, remaining) that are reached from the start, most remaining first.
+"""``explore``: the pairs (state, remaining) that are reachable from the start, largest remaining budget first.
 
-Damage only ever lowers what remains, so the pairs are found in layers, from the budget downwards, and a layer is
-complete before a lower one begins.  Below 0 there is one more layer, ``OVERSPENT``, which nothing leaves any more; a
-stationary policy without a budget has only that one.
+Damage only lowers the remaining budget, so the pairs are found in layers, from the budget downwards, and a layer is
+complete before a lower one begins.  Below 0 there is one more layer, ``OVERSPENT``, which is never left; a stationary
+policy without a budget only has that one.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from almostsure.model.mdp import MDP, Bools, Ints
 
 OVERSPENT: Final = -1
 
-Waiting = dict[int, list[Ints]]  # what remains, and states reached with that
+Waiting = dict[int, list[Ints]]  # by remaining budget, the states reached with it
 
 
 class Played(NamedTuple):
     """The choices that are played in some states."""
 
     choice: Ints  # [k]
-    owner: Ints  # [k], the position of each one's state
+    owner: Ints  # [k], the position of the state of each choice
 
 
 class Step(NamedTuple):
-    """States that are reached with the same remaining budget, and what may happen there."""
+    """States that are reached with the same remaining budget, and the outcomes that are possible there."""
 
     remaining: int
     states: Ints  # [n], ascending, none of which was in an earlier step of this layer
     choice: Ints  # [k], the choices that are played
-    owner: Ints  # [k], the position of each one's state
+    owner: Ints  # [k], the position of the state of each choice
     outcome: Ints  # [m], the outcomes of these choices
-    of: Ints  # [m], the position of each one's choice
+    of: Ints  # [m], the position of the choice of each outcome
 
 
-Rule = Callable[[Ints, int], Played]  # what is played at the given states with that much remaining
+Rule = Callable[[Ints, int], Played]  # the choices played at some states with a remaining budget
 
 
 def all_within(mdp: MDP, needs: Ints) -> Rule:
-    """Whatever what remains is enough for; ``needs`` says how much each choice needs, [num_choices]."""
+    """The rule that plays all choices whose need, [num_choices], is at most the remaining budget."""
 
     def rule(states: Ints, remaining: int) -> Played:
         choice, owner = spans(mdp.choice_ptr, states)
@@ -62,24 +62,24 @@ def explore(
     overspend: bool = False,
     skip: Callable[[Waiting], Waiting] | None = None,
 ) -> Iterator[Step]:
-    """Every pair (state, remaining) that is reached with positive probability, in steps, each pair once.
+    """All pairs (state, remaining) that are reached with positive probability, in steps, each pair once.
 
     Parameters
     ----------
     mdp
         The model.
     rule
-        What is played.
+        The choices that are played.
     budget
-        What remains at the start; None for the layer ``OVERSPENT`` alone.
+        The budget at the start; None for the layer ``OVERSPENT`` alone.
     sources
-        Where play begins; by default in the model's initial states.
+        The states in which play begins; by default the initial states.
     once
-        Whether each state is looked at only with the most that can remain there.
+        Whether each state is only visited with the largest budget that can remain there.
     overspend
-        Whether to go on in ``OVERSPENT`` where something overspends.
+        Whether outcomes that overspend are followed, in ``OVERSPENT``.
     skip
-        May move what is waiting to lower layers, before the highest of them is looked at.
+        A function that may move waiting states to lower layers, before the highest layer is visited.
     """
     sources = mdp.initial_states if sources is None else sources
     waiting: Waiting = {OVERSPENT if budget is None else budget: [sources.astype(np.int64)]}
@@ -98,18 +98,18 @@ def explore(
             yield Step(remaining, frontier, choice, owner, outcome, of)
             frontier = _follow(mdp, outcome, remaining, seen, waiting, overspend)
         if not once:
-            for states in visited:  # cheaper than clearing all of it when few states are reached
+            for states in visited:  # cheaper than clearing the whole array when few states are reached
                 seen[states] = False
 
 
 def _follow(mdp: MDP, outcome: Ints, remaining: int, seen: Bools, waiting: Waiting, overspend: bool) -> Ints:
-    """The new states of this layer; those of lower layers are put down as waiting."""
+    """The new states of this layer; those of lower layers are added to ``waiting``."""
     successor, damage = mdp.successor[outcome].astype(np.int64), mdp.damage[outcome]
     if remaining == OVERSPENT:
         return ascending(successor[~seen[successor]])
-    for hurt in ascending(damage[damage > 0]).tolist():
-        if hurt <= remaining or overspend:
-            below = max(remaining - hurt, OVERSPENT)
-            waiting.setdefault(below, []).append(ascending(successor[damage == hurt]))
+    for harm in ascending(damage[damage > 0]).tolist():
+        if harm <= remaining or overspend:
+            below = max(remaining - harm, OVERSPENT)
+            waiting.setdefault(below, []).append(ascending(successor[damage == harm]))
     ahead = successor[damage == 0]
     return ascending(ahead[~seen[ahead]])

@@ -1,11 +1,11 @@
 """Policies as safetensors files; see :mod:`almostsure.files`.
 
 The strings are ``budget``, empty for a stationary policy, and ``assured``; the arrays are ``choice`` or
-``probability``, ``rest_probability`` and ``rest_choice`` where the policy comes to rest, and ``block`` where it has a
+``probability``, ``rest_probability`` and ``rest_choice`` if the policy comes to rest, and ``block`` if it has a
 horizon.
 
-A policy is *assured* if it has a budget, says nothing about having overspent it, and never does.  Whatever a file does
-not call otherwise is taken for one, and its worst damage is computed anew when it is read.
+A policy is *assured* if it has a budget, is undefined once overspent, and never overspends.  Unless a file says that
+its policy is not assured, the worst damage is computed again when it is read.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ def save(policy: Policy, path: str | PathLike[str]) -> None:
 
 
 def _assured(policy: Policy) -> str:
-    """Whether the policy never overspends its budget: yes, no, or nothing where that is not asked of it."""
+    """Whether the policy never overspends its budget: "yes", "no", or "" if it is defined for that case too."""
     if policy.budget is None or policy.knows_overspent:
         return ""
     try:
         return "yes" if worst_damage(policy.mdp, policy) <= policy.budget else "no"
-    except NoSafeAction:  # it overspends, or gets to where it says nothing
+    except NoSafeAction:  # it overspends, or reaches a pair at which it is undefined
         return "no"
 
 
 def load(path: str | PathLike[str], mdp: MDP) -> Policy:
-    """Read a policy of ``mdp`` from ``path``; what it says is checked as if a user had given it."""
+    """Read a policy of ``mdp`` from ``path``; its contents are validated like those of any policy."""
     arrays, strings = load_tensors(path, kind="policy", model=mdp.fingerprint)
     with must_hold(path, "a policy of its model"):
         policy = _build(mdp, strings.get("budget", ""), arrays)
     if strings.get("assured") != "no" and _assured(policy) == "no":
         raise CorruptFile(
-            f"{os.fspath(path)!r} must hold a policy that never overspends its budget of {policy.budget}; the one that "
-            "it holds may. Solve the model again, and save the result.",
+            f"the policy in {os.fspath(path)!r} must never overspend its budget of {policy.budget}; it may. "
+            "Solve the model again, and save the result.",
             path=path,
         )
     return policy

@@ -1,4 +1,4 @@
-"""``Play``: one run of a policy, which remembers what the policy must remember; and its likeliest run."""
+"""``Play``: one run of a policy, with the memory that the policy needs; and its most likely run."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from almostsure.model.mdp import Floats
 if TYPE_CHECKING:
     from almostsure.policy.policy import Policy
 
-LONGEST = 2_000  # steps of the likeliest run
+LONGEST = 2_000  # steps of the most likely run
 
 
 @final
 class Play:
-    """One run of a policy: it acts, is told the damage, and remembers what remains and whether it has come to rest."""
+    """One run of a policy: acts, observes damage, and tracks the remaining budget and whether it has come to rest."""
 
     __slots__ = ("_resting", "policy", "remaining", "rng", "steps_left")
 
     def __init__(self, policy: Policy, remaining: int | None, rng: np.random.Generator | None) -> None:
         if policy.budget is not None and remaining is None:
-            raise ArgumentError("this policy looks at the remaining budget: say the budget")
+            raise ArgumentError("this policy depends on the remaining budget: pass budget=")
         self.policy, self.remaining, self.rng = policy, remaining, rng
         self.steps_left, self._resting = policy.horizon, False
 
     def act(self, state: int | str) -> int:
-        """The action to take now.  Ask once per step: each call may draw a random number."""
+        """The action to take now.  Call it once per step: each call may draw a random number."""
         policy, s = self.policy, self.policy.mdp.state(state)
         layer = policy.layer(self.remaining, self.steps_left)
         if policy.rest is not None and not self._resting and policy.rest.probability[layer, s] > 0:
@@ -41,7 +41,7 @@ class Play:
         return draw(policy.spread(s, layer, self.remaining), self.rng)
 
     def observe(self, damage: int) -> None:
-        """Say what the last action cost."""
+        """Report the damage of the last action."""
         if self.remaining is not None:
             self.remaining -= check_budget(damage, "damage")
         if self.steps_left is not None:
@@ -49,10 +49,10 @@ class Play:
 
 
 def likeliest_run(policy: Policy, state: int, remaining: int | None) -> list[tuple[int, int, int]]:
-    """The steps (state, action, damage) of the likeliest actions and outcomes; last where they lead, with action −1.
+    """The steps (state, action, damage) of the most likely actions and outcomes; the last state has action −1.
 
-    It is over where an episode ends and where the policy rests, says nothing or repeats itself.  Outcomes that change
-    nothing are passed over if there are others: whoever waits for a slip goes where it leads.
+    The run is over in terminal states, and where the policy rests, is undefined or repeats itself.  Self-loops without
+    damage are skipped if there are other outcomes, so a policy that waits for a slip follows the slip.
     """
     mdp, seen, steps = policy.mdp, set[tuple[int, int | None]](), list[tuple[int, int, int]]()
     is_terminal = mdp.is_terminal()
@@ -65,7 +65,7 @@ def likeliest_run(policy: Policy, state: int, remaining: int | None) -> list[tup
         try:
             where = state, None if policy.is_stationary else remaining
             action = int(np.argmax(policy.probabilities(*where, steps_left=left)))
-        except (NoSafeAction, PolicyError):  # it says nothing here, or may come to rest
+        except (NoSafeAction, PolicyError):  # it is undefined here, or may come to rest
             break
         outcomes = mdp.outcomes(state, action)
         moves = [outcome for outcome in outcomes if outcome.next_state != state or outcome.damage]
@@ -76,7 +76,7 @@ def likeliest_run(policy: Policy, state: int, remaining: int | None) -> list[tup
 
 
 def draw(probabilities: Floats, rng: np.random.Generator | None) -> int:
-    """One of these actions, by chance where there are several."""
+    """An action drawn from a distribution; without a random number if there is only one."""
     possible = np.flatnonzero(probabilities)
     if possible.size == 1:
         return int(possible[0])

@@ -1,26 +1,26 @@
-"""What to do in every state, or in every state with every remaining budget: the ``Policy`` value.
+"""``Policy``: the actions for every state, or for every state and every remaining budget.
 
 A policy is a table with one row per *layer*:
 
 - a *stationary* policy (``budget is None``) has one layer;
-- a policy on (state, remaining) has ``budget + 1`` layers, one for each remaining budget 0 … ``budget``.  Whoever
-  has more than ``budget`` left uses the top layer: what never takes more than ``budget`` damage never takes more
-  than a larger budget either;
-- such a policy may have one more layer, the last, that says what to do once the budget is *overspent*.  A policy
-  for a chance constraint has it; an assured policy has none, and raises ``NoSafeAction`` instead of guessing.
+- a policy on (state, remaining) has ``budget + 1`` layers, one for each remaining budget 0 … ``budget``.  With more
+  than ``budget`` left the top layer is used: a policy that never takes more than ``budget`` damage does not exceed a
+  larger budget either;
+- such a policy may have one more layer, the last, for an *overspent* budget.  A policy for a chance constraint has it.
+  An assured policy has none, and raises ``NoSafeAction`` if it is overspent.
 
-A policy for a *horizon* has a block of such layers for each number of steps that may be left; steps with which it does
-the same share a block.
+A policy for a *horizon* has a block of such layers for each number of steps left; numbers of steps with the same
+decisions share a block.
 
-A layer is either deterministic (one choice per state) or randomised (one probability per choice).  Where a policy
-says nothing (a state that it never reaches, or from which no budget suffices) the choice is −1, or all
+A layer is either deterministic (one choice per state) or randomised (one probability per choice).  A policy may be
+undefined in states that it never reaches, or from which no budget suffices: there the choice is −1, or all
 probabilities are 0.
 
-Some optimal policies need one bit more than (state, remaining).  Take a state with a harmless ``wait`` and a
-rewarding but damaging ``go``, undiscounted, and at most half a unit of damage on average: the best is to toss a
-coin *once*, and then go, or wait for ever.  No memoryless policy does that: one that goes with a positive
-probability each time goes eventually.  Such a policy has a ``rest``: on arrival in a state it may come to rest,
-and from then on it plays harmless choices for ever.  :meth:`Policy.start` plays every policy, with that memory.
+Some optimal policies need one bit of memory beside (state, remaining).  Take a state with a harmless ``wait`` and a
+rewarding but damaging ``go``, no discount, and at most half a unit of damage on average: the best policy tosses a coin
+*once*, and then either goes or waits forever.  No memoryless policy does that: one that goes with a positive
+probability in each step goes eventually.  Such a policy has a ``rest``: on arrival in a state it may come to rest, and
+from then on it only plays harmless choices.  :meth:`Policy.start` plays any policy, with that memory.
 """
 
 from __future__ import annotations
@@ -49,27 +49,27 @@ if TYPE_CHECKING:
 
 @final
 class Policy:
-    """What to do in every state, or in every state with every remaining budget.  It knows its model.
+    """A policy of a model: the actions for every state, or for every state and every remaining budget.
 
     Use :meth:`from_table` or :meth:`from_function`; :func:`almostsure.solve_policy` returns one.
 
-    It is a table with one row per *layer*: one in all for a stationary policy (``budget`` is None), otherwise one for
-    each remaining budget 0 … ``budget``, and perhaps a last one for what to do once the budget is overspent.  With more
-    than ``budget`` left the top layer is used.  Where a policy says nothing (a state that it never reaches, or from
-    which no budget suffices) the choice is −1, or all probabilities are 0; asking it there raises NoSafeAction.
+    It is a table with one row per *layer*: a single one for a stationary policy (``budget`` is None), otherwise one for
+    each remaining budget 0 … ``budget``, and perhaps a last one for an overspent budget.  With more than ``budget``
+    left the top layer is used.  Where a policy is undefined (in states that it never reaches, or from which no budget
+    suffices) the choice is −1, or all probabilities are 0; look-ups there raise NoSafeAction.
 
     Parameters
     ----------
     mdp
-        The model that it is a policy of.
+        The model.
     choice, probability
         The table: either the choice of each state or the probability of each choice, one row per layer.
     budget
         The largest remaining budget that has a layer, or None for a stationary policy.
     rest
-        Where the policy may come to rest, if it needs that.
+        When the policy comes to rest, if it does.
     block
-        For a policy of a horizon: the block of layers that is used with 1, 2, … steps left, [horizon].
+        For a policy with a horizon: the block of layers that is used with 1, 2, … steps left, [horizon].
 
     Examples
     --------
@@ -113,7 +113,7 @@ class Policy:
             check_choices(mdp, choice)
         if rest is not None:
             if steps is not None:
-                raise PolicyError("a policy for a horizon cannot come to rest: it ends with its steps")
+                raise PolicyError("a policy with a horizon cannot come to rest: it ends with its steps")
             check_rest(mdp, rest, (probability if choice is None else choice))
         parts = {"mdp": mdp, "budget": budget, "choice": choice, "probability": probability}
         for name, value in {**parts, "rest": rest, "block": steps}.items():
@@ -126,13 +126,13 @@ class Policy:
         parts = {name: getattr(self, name) for name in ("choice", "probability", "budget", "rest", "block")}
         return partial(Policy, self.mdp, **parts), ()
 
-    # ------------------------------------------------------------------ ways in
+    # ------------------------------------------------------------------ construction
 
     @classmethod
     def from_table(cls, mdp: Model, table: Any, *, budget: int | None = None, overspent: Any = None) -> Policy:
         """Build a policy from an array or a mapping.
 
-        What it says about terminal states is ignored: nothing happens there.
+        Entries of terminal states are ignored.
 
         Parameters
         ----------
@@ -142,11 +142,12 @@ class Policy:
             Integers or names are actions: one per state, or one row for each remaining budget 0 … budget.
             Floats are probabilities: one row per state and one column per action, or one such matrix for each
             remaining budget.  A mapping goes from states, or with ``budget`` from (state, remaining), to an
-            action or to a mapping from actions to probabilities.  −1, None and what is missing say nothing.
+            action or to a mapping from actions to probabilities.  Where an entry is −1, None or missing, the policy is
+            undefined.
         budget
-            The largest remaining budget; by default what the table says.
+            The largest remaining budget; by default that of the table.
         overspent
-            What to do once the budget is overspent: a table or function of the state.
+            The policy for an overspent budget: a table or function of the state.
 
         Examples
         --------
@@ -173,12 +174,11 @@ class Policy:
     def from_function(
         cls, mdp: Model, function: read.Function, *, budget: int | None = None, overspent: Any = None
     ) -> Policy:
-        """Build a policy by asking ``function(state)``, or with ``budget`` ``function(state, remaining)``.
+        """Build a policy by calling ``function(state)``, or with ``budget`` ``function(state, remaining)``.
 
-        A state is given as its number; ``mdp.state_name(state)`` is its name.  The function is asked about every state
-        that is not terminal, with everything that may remain, whether that is ever reached or not.  It returns an
-        action (id or name), a mapping from actions to probabilities, or None where it says nothing; raising
-        NoSafeAction, as a shield does, says nothing too.
+        A state is given by its index; ``mdp.state_name(state)`` is its name.  The function is called for all states
+        that are not terminal and all remaining budgets, reachable or not.  It returns an action (id or name), or a
+        mapping from actions to probabilities; if it returns None or raises NoSafeAction, the policy is undefined there.
         """
         mdp, budget = as_model(mdp), None if budget is None else check_budget(budget)
         content = read.from_function(mdp, function, None if budget is None else budget + 1)
@@ -190,51 +190,51 @@ class Policy:
         return policy if overspent is None else policy.with_overspent(overspent)
 
     def with_overspent(self, overspent: Any) -> Policy:
-        """The same policy, which once the budget is overspent does what a stationary policy does."""
+        """The same policy, with a stationary policy for an overspent budget."""
         if self.budget is None or self.block is not None:
-            kind = "a policy for a horizon takes it with its table" if self.block is not None else "it is stationary"
-            raise PolicyError(f"what to do once overspent cannot be added to this policy: {kind}")
+            kind = "with a horizon, it belongs in the table" if self.block is not None else "it is stationary"
+            raise PolicyError(f"a layer for an overspent budget cannot be added to this policy: {kind}")
         after = as_policy(self.mdp, overspent)
         if after.budget is not None:
-            raise PolicyError("what is done once the budget is overspent must be a stationary policy")
+            raise PolicyError("the policy for an overspent budget must be stationary")
         rows = range(self.budget + 1)
         if self.choice is not None and after.choice is not None:
             return Policy(self.mdp, choice=np.vstack([self.choice[: len(rows)], after.choice]), budget=self.budget)
         weights = [self.weights(row) for row in rows] + [after.weights(0)]
         return Policy(self.mdp, probability=np.stack(weights), budget=self.budget)
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ properties
 
     @property
     def num_layers(self) -> int:
-        """How many rows the table has."""
+        """The number of rows of the table."""
         table = self.choice if self.choice is not None else self.probability
         assert table is not None
         return len(table)
 
     @property
     def horizon(self) -> int | None:
-        """For how many steps it is; None if it does not look at the steps that are left."""
+        """The number of steps that it is for; None if it does not depend on the steps left."""
         return None if self.block is None else self.block.size
 
     @property
     def layers_per_block(self) -> int:
-        """How many rows there are for one number of steps left."""
+        """The number of rows for one number of steps left."""
         return self.num_layers if self.block is None else self.num_layers // (int(self.block.max()) + 1)
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether it plays one choice per state and never comes to rest by chance."""
+        """Whether it plays one choice per state, and never comes to rest at random."""
         return self.choice is not None and self.rest is None
 
     @property
     def is_stationary(self) -> bool:
-        """Whether it ignores the remaining budget and the steps that are left."""
+        """Whether it ignores the remaining budget and the steps left."""
         return self.budget is None and self.block is None
 
     @property
     def knows_overspent(self) -> bool:
-        """Whether it says what to do once the budget is overspent."""
+        """Whether it is defined for an overspent budget."""
         return self.budget is None or self.layers_per_block == self.budget + 2
 
     def check_model(self, mdp: MDP) -> None:
@@ -242,7 +242,7 @@ class Policy:
         if self.mdp is not mdp and self.mdp != mdp:
             raise ModelMismatch(
                 f"the policy belongs to another model ({self.mdp.fingerprint[:12]}, {self.mdp.num_states} states) "
-                f"than the one given ({mdp.fingerprint[:12]}, {mdp.num_states} states). Solve or build it for this one."
+                f"than the given one ({mdp.fingerprint[:12]}, {mdp.num_states} states). Solve or build it for this one."
             )
 
     def weights(self, layer: int) -> Floats:
@@ -257,18 +257,18 @@ class Policy:
         return result
 
     def layer(self, remaining: int | None, steps_left: int | None = None) -> int:
-        """The row of the table for a remaining budget, and for a number of steps left where the policy asks for it."""
+        """The row of the table for a remaining budget and, if the policy has a horizon, a number of steps left."""
         first = self._first_layer(steps_left)
         if self.budget is None:
             return first
         if remaining is None:
-            raise ArgumentError("this policy looks at the remaining budget: say what remains")
+            raise ArgumentError("this policy depends on the remaining budget: pass remaining=")
         remaining = whole("remaining", remaining)
         if remaining >= 0:
             return first + min(remaining, self.budget)
         if not self.knows_overspent:
             raise NoSafeAction(
-                f"the budget is overspent by {-remaining}, and this policy says nothing about that", remaining=remaining
+                f"the budget is overspent by {-remaining}, for which this policy is undefined", remaining=remaining
             )
         return first + self.budget + 1
 
@@ -277,9 +277,7 @@ class Policy:
         if self.block is None:
             return 0
         if steps_left is None:
-            raise ArgumentError(
-                f"this policy is for a horizon of {self.block.size} steps: say how many are left (steps_left)"
-            )
+            raise ArgumentError(f"this policy is for a horizon of {self.block.size} steps: pass steps_left=")
         steps_left = whole("steps_left", steps_left)
         if not 1 <= steps_left <= self.block.size:
             raise ArgumentError(f"steps_left must lie in 1 … {self.block.size}, the policy's horizon; got {steps_left}")
@@ -288,11 +286,11 @@ class Policy:
     # ------------------------------------------------------------------ playing
 
     def probabilities(self, state: int | str, remaining: int | None = None, *, steps_left: int | None = None) -> Floats:
-        """The probability of each action id, [num_actions].  Raises NoSafeAction where the policy says nothing."""
+        """The probability of each action id, [num_actions].  Raises NoSafeAction where the policy is undefined."""
         s, layer = self.mdp.state(state), self.layer(remaining, steps_left)
         if self.rest is not None and self.rest.probability[layer, s] > 0:
             raise PolicyError(
-                f"at {self.mdp.describe_state(s)} this policy may come to rest, which it must remember. "
+                f"at {self.mdp.describe_state(s)} this policy may come to rest, which needs memory. "
                 "Play it with start().",
                 state=s,
             )
@@ -306,15 +304,15 @@ class Policy:
         *,
         steps_left: int | None = None,
     ) -> int:
-        """The action to take now; ``rng`` decides where the policy is randomised."""
+        """The action to take now; ``rng`` is needed if the policy is randomised."""
         return draw(self.probabilities(state, remaining, steps_left=steps_left), rng)
 
     def start(self, *, budget: int | None = None, rng: np.random.Generator | None = None) -> Play:
-        """Start playing: the result acts, is told the damage, and remembers what must be remembered."""
+        """Start a run: the result acts, observes damage, and has the memory that the policy needs."""
         return Play(self, self.budget if budget is None else check_budget(budget), rng)
 
     def shares(self, state: int, layer: int) -> Floats:
-        """The probability of each choice of a state in a layer, all zero where the policy says nothing."""
+        """The probability of each choice of a state in a layer; all 0 where the policy is undefined."""
         of_state = self.mdp.choices(state)
         if self.probability is not None:
             randomised: Floats = self.probability[layer, of_state.start : of_state.stop]
@@ -326,22 +324,22 @@ class Policy:
         return result
 
     def spread(self, state: int, layer: int, remaining: int | None) -> Floats:
-        """The probability of each action id in a layer; NoSafeAction where the policy says nothing."""
+        """The probability of each action id in a layer; NoSafeAction where the policy is undefined."""
         result = np.zeros(self.mdp.num_actions)
         result[self.mdp.actions(state)] = self.shares(state, layer)
         if not result.any():
-            left = "" if self.budget is None else f" with {remaining} left"
-            remedy = (
-                "" if self.budget is None else ". solve_policy covers what the start can reach; everywhere=True, all"
-            )
+            where, remedy = self.mdp.describe_state(state), ""
+            if self.budget is not None:
+                where += f" with {remaining} left"
+                remedy = ". solve_policy covers the pairs that the start can reach, and all with everywhere=True"
             raise NoSafeAction(
-                f"the policy says nothing about {self.mdp.describe_state(state)}{left}{remedy}",
+                f"the policy is undefined at {where}{remedy}",
                 state=state,
                 remaining=remaining,
             )
         return result
 
-    # ------------------------------------------------------------------ ways out
+    # ------------------------------------------------------------------ files and text
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the policy to a safetensors file, atomically."""
@@ -352,8 +350,8 @@ class Policy:
     def save_scheduler(self, path: str | PathLike[str]) -> None:
         """Write the policy as a scheduler of Storm, in its JSON form.
 
-        Where the policy depends on what remains, that is the scheduler's memory ``m``.  Runs begin with the whole
-        budget, the largest ``m`` of the file: the format has no place to say so.
+        If the policy depends on the remaining budget, that is the scheduler's memory ``m``.  Runs begin with the whole
+        budget, the largest ``m`` of the file; the format cannot express that.
         """
         from almostsure.policy.scheduler import save_scheduler
 
@@ -368,7 +366,7 @@ class Policy:
         ModelMismatch
             If it is a policy of another model.
         CorruptFile
-            If the file is damaged, or what it calls an assured policy may overspend.
+            If the file is damaged, or its policy must be assured but may overspend.
         """
         from almostsure.policy.files import load
 
@@ -391,7 +389,7 @@ class Policy:
         return f"<Policy: {self.description()}>"
 
     def description(self) -> str:
-        """What kind of policy it is, in a few words."""
+        """The kind of policy, in a few words."""
         kind = "deterministic" if self.is_deterministic else "randomised"
         on = "states" if self.budget is None else f"(state, remaining 0 … {self.budget})"
         extra = " and once overspent" if self.budget is not None and self.knows_overspent else ""
@@ -409,7 +407,7 @@ class Policy:
         return policy_card(self)
 
     def plot(self, ax: Axes | None = None, *, remaining: int | None = None) -> Axes:
-        """Draw what is played in each cell of the map with ``remaining`` left, by default with the whole budget."""
+        """Draw the action of each cell of the map with ``remaining`` left, by default with the whole budget."""
         from almostsure.model.show.plot import plot_map
         from almostsure.policy.text import signs
 
@@ -420,20 +418,20 @@ class Policy:
 def as_policy(mdp: MDP, policy: Any, *, budget: int | None = None) -> Policy:
     """A policy of ``mdp`` from a Policy or Solution, a table, a mapping or a function.
 
-    With a budget, a function may ask what remains.
+    With a budget, a function may take the remaining budget too.
     """
     policy = unwrapped(policy)
     if isinstance(policy, Policy):
         policy.check_model(mdp)
         return policy
     if callable(policy):
-        told = read.takes_remaining(policy, budget)
-        return Policy.from_function(mdp, policy, budget=budget if told else None)
+        takes_both = read.takes_remaining(policy, budget)
+        return Policy.from_function(mdp, policy, budget=budget if takes_both else None)
     return Policy.from_table(mdp, policy)
 
 
 def played_with(mdp: MDP, policy: Any, budget: int | None) -> tuple[Policy, int | None]:
-    """A policy of ``mdp``, and the budget with which it is played: the one that is given, or else its own."""
+    """A policy of ``mdp``, and the budget with which it is played: the given one, or else its own."""
     given = None if budget is None else check_budget(budget)
     found = as_policy(mdp, policy, budget=given)
     return found, found.budget if given is None else given

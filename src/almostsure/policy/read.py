@@ -1,11 +1,11 @@
-"""Reading a policy from what a user has: an array, a mapping, a matrix of probabilities, a function.
+"""Reads a policy from an array, a mapping, a matrix of probabilities or a function; the error where it is undefined.
 
-Everything ends as one of two arrays with one row per layer (see :mod:`almostsure.policy.policy`): the choice of
-each state, −1 where the policy says nothing, or the probability of each choice, all zero where it says nothing.  A
-function may also be asked where play gets to and nowhere else (:func:`rule_of_function`).
+The result is one of two arrays with one row per layer (see :mod:`almostsure.policy.policy`): the choice of each state,
+−1 where the policy is undefined, or the probability of each choice, all 0 where it is undefined.  A function may also
+be called at reachable pairs only (:func:`rule_of_function`).
 
-In terminal states nothing happens any more, so what is said about them is ignored, whether it fits their actions or
-not: every policy that is read here plays the first choice there.
+Entries of terminal states are ignored, whether they fit the actions there or not: every policy that is read here plays
+the first choice in terminal states.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from almostsure.model.build.validate import SUM_TOLERANCE
 from almostsure.model.mdp import MDP, Floats, Ints, index_dtype
 from almostsure.policy.explore import Played, Rule
 
-Decision = Any  # an action (id or name), a distribution over actions, or None or −1: says nothing
+Decision = Any  # an action (id or name), a distribution over actions, or None or −1: undefined
 Function = Callable[..., Decision]
 
 
@@ -35,7 +35,7 @@ class Table(NamedTuple):
 
     @property
     def num_layers(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(len(array) for array in self if array is not None)
 
 
@@ -63,7 +63,7 @@ def from_array(mdp: MDP, values: npt.ArrayLike) -> tuple[Table, bool]:
 
 
 def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) -> Table:
-    """Read a mapping from states, or from (state, remaining), to decisions; what is missing says nothing."""
+    """Read a mapping from states, or from (state, remaining), to decisions; missing entries are undefined."""
     decisions: dict[tuple[int, int], Decision] = {}
     for key, decision in mapping.items():
         if layers is None:
@@ -78,14 +78,14 @@ def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) 
 
 
 def from_function(mdp: MDP, function: Function, layers: int | None) -> Table:
-    """Ask a function for every state, or for every state and remaining budget; not where nothing happens any more.
+    """Call a function for all states that are not terminal, or for all of their pairs with remaining budgets.
 
-    A NoSafeAction, such as a shield raises, says nothing there: that matters only if the policy gets there.
+    If it raises NoSafeAction, as a shield does, the policy is undefined there.
     """
 
     def ask(*pair: int) -> Decision:
         try:
-            return _asked(mdp, function, *pair)
+            return _call(mdp, function, *pair)
         except NoSafeAction:
             return None
 
@@ -96,17 +96,17 @@ def from_function(mdp: MDP, function: Function, layers: int | None) -> Table:
 
 
 def rule_of_function(mdp: MDP, function: Function, budget: int | None) -> Rule:
-    """What a function plays, for exploring: it is asked only where play gets to."""
-    is_terminal, told = mdp.is_terminal(), takes_remaining(function, budget)
+    """The rule of a function, which is only called at reachable pairs."""
+    is_terminal, takes_both = mdp.is_terminal(), takes_remaining(function, budget)
 
     def rule(states: Ints, remaining: int) -> Played:
         choices, owners = [], []
         for at in np.flatnonzero(~is_terminal[states]).tolist():
             state = int(states[at])
-            asked = (state, remaining) if told else (state,)
-            played = _played(mdp, state, _asked(mdp, function, *asked))
+            arguments = (state, remaining) if takes_both else (state,)
+            played = _played(mdp, state, _call(mdp, function, *arguments))
             if not played:
-                raise silent(mdp, state, remaining)
+                raise undefined(mdp, state, remaining)
             choices += sorted(played)
             owners += [at] * len(played)
         return Played(np.array(choices, np.int64), np.array(owners, np.int64))
@@ -115,10 +115,10 @@ def rule_of_function(mdp: MDP, function: Function, budget: int | None) -> Rule:
 
 
 def takes_remaining(function: Function, budget: int | None) -> bool:
-    """Whether a function is called with the state and what remains, or with the state alone.
+    """Whether a function is called with the state and the remaining budget, or with the state alone.
 
-    A second parameter is what remains if it must be given, is called ``remaining``, or is a whole number by default;
-    any other default (a table, a generator) is the function's own affair.
+    A second parameter is the remaining budget if it has no default, is named ``remaining``, or has a whole number as
+    its default; with any other default (a table, a generator) it is not passed.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -130,38 +130,38 @@ def takes_remaining(function: Function, budget: int | None) -> bool:
     second = positional[1]
     if budget is None:
         if second.default is second.empty:
-            raise ArgumentError("this policy looks at the remaining budget: say the budget")
+            raise ArgumentError("this policy depends on the remaining budget: pass budget=")
         return False
     is_number = isinstance(second.default, int) and not isinstance(second.default, bool)
     return second.default is second.empty or second.name == "remaining" or is_number
 
 
-def silent(mdp: MDP, state: int, remaining: int | None, remedy: str = "") -> NoSafeAction:
-    """The error of a policy that gets to where it says nothing."""
+def undefined(mdp: MDP, state: int, remaining: int | None, remedy: str = "") -> NoSafeAction:
+    """The error of a policy that reaches a pair at which it is undefined."""
     left = "" if remaining is None else f" with {remaining} left" if remaining >= 0 else " once overspent"
     return NoSafeAction(
-        f"the policy reaches {mdp.describe_state(state)}{left}, and says nothing about it{remedy}",
+        f"the policy reaches {mdp.describe_state(state)}{left}, where it is undefined{remedy}",
         state=state,
         remaining=remaining,
     )
 
 
 def overspends(mdp: MDP, state: int) -> NoSafeAction:
-    """The error of a policy that overspends on the way to a state, and says nothing about that."""
+    """The error of a policy that overspends on the way to a state, and is undefined once overspent."""
     return NoSafeAction(
-        f"the policy overspends at {mdp.describe_state(state)}, and does not say what it does then", state=state
+        f"the policy overspends at {mdp.describe_state(state)}, and is undefined once overspent", state=state
     )
 
 
 def other_budget(own: int | None, played: int | None) -> str:
-    """What to do about a policy that is played with another budget than its own, as the end of a message."""
+    """The end of a message: what to do about a policy that is played with a budget other than its own."""
     if own is None or played is None or own == played:
         return ""
     return f". It was made for a budget of {own}: leave out the budget, or solve with everywhere=True"
 
 
 def choices_of_actions(mdp: MDP, actions: Ints) -> npt.NDArray[Any]:
-    """The choice of each action id, [layers, num_states]; −1 stays −1, and a terminal state's is its first."""
+    """The choice of each action id, [layers, num_states]; −1 stays −1, and terminal states get their first choice."""
     every, is_terminal = np.arange(mdp.num_states), mdp.is_terminal()
     found = np.stack([mdp.find_choices(every, row) for row in actions])
     bad = ~is_terminal & (actions != -1) & (found < 0)
@@ -173,7 +173,7 @@ def choices_of_actions(mdp: MDP, actions: Ints) -> npt.NDArray[Any]:
 
 
 def check_probabilities(mdp: MDP, probability: Floats) -> None:
-    """Every state's probabilities must be a distribution, or all zero where the policy says nothing."""
+    """Raise PolicyError unless the probabilities of each state are a distribution, or all 0 (undefined)."""
     bad = ~((probability >= 0) & (probability <= 1 + SUM_TOLERANCE))
     if bad.any():
         row, choice = (int(x[0]) for x in np.nonzero(bad))
@@ -193,11 +193,11 @@ def check_probabilities(mdp: MDP, probability: Floats) -> None:
         )
 
 
-# ---------------------------------------------------------------------- pieces
+# ---------------------------------------------------------------------- single decisions
 
 
-def _asked(mdp: MDP, function: Function, state: int, *remaining: int) -> Decision:
-    """What a function says; where it fails, the error says what it was called with."""
+def _call(mdp: MDP, function: Function, state: int, *remaining: int) -> Decision:
+    """The decision of a function; if it fails, the error names the state that it was called with."""
     with Blame(lambda: f"the policy failed at {mdp.describe_state(state)}{_number_of(mdp, state)}", state=state):
         return function(state, *remaining)
 
@@ -220,7 +220,7 @@ def _as_rows(array: npt.NDArray[Any], shape: tuple[int, ...], meaning: str) -> n
 def _ids(mdp: MDP, names: npt.NDArray[Any]) -> Ints:
     """The action ids of names, state by state."""
     rows = [
-        [-1 if _says_nothing(name) else _action(mdp, state, name) for state, name in enumerate(row)]
+        [-1 if _is_undefined(name) else _action(mdp, state, name) for state, name in enumerate(row)]
         for row in names.tolist()
     ]
     return np.array(rows, np.int64)
@@ -230,10 +230,10 @@ def _probabilities_of_matrix(mdp: MDP, matrix: Floats) -> Floats:
     state, action = mdp.choice_states(), mdp.choice_action.astype(np.int64)
     absent = np.repeat(~mdp.is_terminal()[:, None], matrix.shape[2], axis=1)
     absent[state, action] = False
-    unsaid = np.isnan(matrix).any(axis=(0, 2)) & ~mdp.is_terminal()
-    if unsaid.any():
-        at = int(np.argmax(unsaid))
-        more = and_more(int(np.count_nonzero(unsaid)) - 1, "state")
+    is_nan = np.isnan(matrix).any(axis=(0, 2)) & ~mdp.is_terminal()
+    if is_nan.any():
+        at = int(np.argmax(is_nan))
+        more = and_more(int(np.count_nonzero(is_nan)) - 1, "state")
         raise PolicyError(
             f"a policy's probabilities must lie in 0 … 1; got nan at {mdp.describe_state(at)}{more}.", state=at
         )
@@ -241,11 +241,11 @@ def _probabilities_of_matrix(mdp: MDP, matrix: Floats) -> Floats:
     if bad.any():
         _, at_state, at_action = (int(x[0]) for x in np.nonzero(bad))
         _refuse_action(mdp, at_state, at_action, int(np.count_nonzero(bad.any(axis=(0, 2)))) - 1)
-    return _rest_at_the_end(mdp, np.ascontiguousarray(matrix[:, state, action]))
+    return _first_in_terminal_states(mdp, np.ascontiguousarray(matrix[:, state, action]))
 
 
-def _rest_at_the_end(mdp: MDP, probability: Floats) -> Floats:
-    """The same, with the first choice in every terminal state, whatever it was."""
+def _first_in_terminal_states(mdp: MDP, probability: Floats) -> Floats:
+    """The probabilities, in place, with the first choice in all terminal states."""
     is_terminal = mdp.is_terminal()
     probability[:, is_terminal[mdp.choice_states()]] = 0.0
     probability[:, mdp.choice_ptr[:-1][is_terminal]] = 1.0
@@ -254,7 +254,7 @@ def _rest_at_the_end(mdp: MDP, probability: Floats) -> Floats:
 
 def _collect(mdp: MDP, decisions: Mapping[tuple[int, int], Decision], layers: int) -> Table:
     is_terminal = mdp.is_terminal()
-    played = {pair: _played(mdp, pair[1], said) for pair, said in decisions.items() if not is_terminal[pair[1]]}
+    played = {pair: _played(mdp, pair[1], one) for pair, one in decisions.items() if not is_terminal[pair[1]]}
     if all(share == 1 for shares in played.values() for share in shares.values()):
         choice: npt.NDArray[Any] = np.where(is_terminal, mdp.choice_ptr[:-1], -1)[None].repeat(layers, axis=0)
         for pair, shares in played.items():
@@ -265,12 +265,12 @@ def _collect(mdp: MDP, decisions: Mapping[tuple[int, int], Decision], layers: in
     for (row, _), shares in played.items():
         for at, share in shares.items():
             probability[row, at] = share
-    return Table(None, _rest_at_the_end(mdp, probability))
+    return Table(None, _first_in_terminal_states(mdp, probability))
 
 
 def _played(mdp: MDP, state: int, decision: Decision) -> dict[int, float]:
-    """The choices that a decision plays, and their probabilities; none if it says nothing."""
-    if _says_nothing(decision):
+    """The choices that a decision plays, and their probabilities; none if it is undefined."""
+    if _is_undefined(decision):
         return {}
     if isinstance(decision, Mapping):
         return _distribution(mdp, state, list(decision.items()))
@@ -300,7 +300,7 @@ def _distribution(mdp: MDP, state: int, shares: list[tuple[Any, Any]]) -> dict[i
     return {_choice(mdp, state, a): share for a, share in zip(actions, values, strict=True) if share > 0}
 
 
-def _says_nothing(decision: Decision) -> bool:
+def _is_undefined(decision: Decision) -> bool:
     return decision is None or (isinstance(decision, (int, np.integer)) and decision == -1)
 
 

@@ -1,4 +1,4 @@
-"""What the rows of a policy's table may hold: see :mod:`almostsure.policy.policy`."""
+"""Validates the entries of a policy's table; see :mod:`almostsure.policy.policy`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from almostsure.model.mdp import MDP, Floats, index_dtype
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rest:
-    """Where and how a policy comes to rest."""
+    """When a policy comes to rest, and what it plays from then on."""
 
     probability: Floats  # [layers, num_states], of coming to rest on arrival
-    choice: npt.NDArray[Any]  # [num_states], what is played for ever after; −1 where the policy does not rest
+    choice: npt.NDArray[Any]  # [num_states], the choice played from then on; −1 where the policy does not rest
 
 
 def check_blocks(block: npt.ArrayLike) -> npt.NDArray[np.int32]:
-    """The blocks that a policy uses with 1, 2, … steps left, read-only."""
+    """The blocks that a policy uses with 1, 2, … steps left, validated and read-only."""
     array = np.array(block)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu" or not 0 <= array.min() <= array.max() < 2**31:
         raise PolicyError("block must hold a whole number, 0 or more, for each number of steps left, at least one")
@@ -31,7 +31,7 @@ def check_blocks(block: npt.ArrayLike) -> npt.NDArray[np.int32]:
 
 
 def shaped(name: str, array: npt.NDArray[Any], width: int, budget: int | None, blocks: int = 1) -> npt.NDArray[Any]:
-    """The rows of a table, read-only; as many as there are layers, or one more for an overspent budget, per block."""
+    """A table as a read-only array, if its shape fits; each block may have a last row for an overspent budget."""
     rows = tuple(blocks * row for row in ((1,) if budget is None else (budget + 1, budget + 2)))
     if array.ndim != 2 or array.shape[1] != width or array.shape[0] not in rows:
         wanted = " or ".join(f"[{row}, {width}]" for row in rows)
@@ -57,7 +57,7 @@ def check_choices(mdp: MDP, choice: npt.NDArray[Any]) -> None:
 
 
 def check_rest(mdp: MDP, rest: Rest, table: npt.NDArray[Any] | None) -> None:
-    """Raise PolicyError unless a policy that comes to rest can go on for ever without damage."""
+    """Raise PolicyError unless a policy that comes to rest never takes damage from then on."""
     assert table is not None
     if rest.probability.shape != (len(table), mdp.num_states) or rest.choice.shape != (mdp.num_states,):
         raise PolicyError("rest must have one probability per layer and state and one choice per state")
@@ -72,13 +72,13 @@ def check_rest(mdp: MDP, rest: Rest, table: npt.NDArray[Any] | None) -> None:
     outcome = played[mdp.outcome_choices()]
     harmless = (mdp.damage[outcome] == 0).all() and may[mdp.successor[outcome]].all()
     if not harmless:
-        raise PolicyError("a policy must come to rest where no damage happens any more")
+        raise PolicyError("a policy that has come to rest must never take damage; its choices for resting may")
     for array in (rest.probability, rest.choice):
         array.flags.writeable = False
 
 
 def pure(mdp: MDP, probability: Floats) -> npt.NDArray[Any] | None:
-    """The choices of a policy whose every probability is 0 or 1."""
+    """The choices of a policy all of whose probabilities are 0 or 1; None for others."""
     if not ((probability == 0) | (probability == 1)).all():
         return None
     rows, columns = np.nonzero(probability)

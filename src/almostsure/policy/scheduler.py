@@ -1,10 +1,10 @@
-"""Policies as Storm's schedulers, in its JSON form.
+"""Policies as schedulers of Storm, in its JSON form.
 
 A scheduler lists, for each state ``s`` (its variables, or its number), the choices ``c``: each with its number in the
-model, its action's name and its probability.  A policy that depends on the remaining budget needs memory: ``m`` is what
-remains, and ``memory-updates`` says what remains after each outcome.  A run begins with the whole budget of the policy
-in memory, the largest ``m`` of the file; the format has no place to say so.  Numbers of states and choices are those of
-:func:`almostsure.model.storm.write.to_storm`, relay states included.
+model, the name of its action and its probability.  A policy that depends on the remaining budget needs memory: ``m`` is
+the remaining budget, and ``memory-updates`` has the remaining budget after each outcome.  A run begins with the whole
+budget of the policy, the largest ``m`` of the file; the format cannot express that.  Numbers of states and choices are
+those of :func:`almostsure.model.storm.write.to_storm`, including relay states.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def save_scheduler(policy: Policy, path: str | PathLike[str]) -> None:
     Raises
     ------
     PolicyError
-        The policy comes to rest at random, or is for a horizon, which a scheduler cannot say.
+        If the policy comes to rest at random, or has a horizon, which a scheduler cannot express.
     """
     if policy.rest is not None:
         raise PolicyError("a policy that comes to rest at random cannot be written as a scheduler of Storm.")
@@ -46,7 +46,7 @@ def save_scheduler(policy: Policy, path: str | PathLike[str]) -> None:
 
 
 def _entries(policy: Policy, model: MDP) -> Iterator[dict[str, Any]]:
-    """What is played in each state with each remaining budget; nothing where the policy says nothing."""
+    """The entries of all states and remaining budgets; none where the policy is undefined."""
     shown = [_state(model, state) for state in range(model.num_states)]
     budgets: list[int | None] = [None] if policy.budget is None else list(range(policy.budget + 1))
     relays = np.ones(model.num_choices - policy.mdp.num_choices)
@@ -75,5 +75,5 @@ def _choice(model: MDP, choice: int, probability: float, remaining: int | None, 
 
 
 def _state(model: MDP, state: int) -> Any:
-    """A state as Storm shows it: by the values of its variables, or by its number."""
+    """A state in the form of Storm: the values of its variables, or its number."""
     return {name: values[state].item() for name, values in model.origin.variables.items()} or state

@@ -1,4 +1,4 @@
-"""A policy as a table that people read."""
+"""A policy as text: a table, and HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from almostsure.wording import precise
 MOST_STATES = 24
 MOST_LAYERS = 8
 MOST_POINTS = 12  # of a curve
-MOST_DRAWN = 10_000  # states that are asked about for a map
+MOST_DRAWN = 10_000  # states of a map
 NOTHING = "·"
 ARROWS = {"north": "↑", "up": "↑", "east": "→", "right": "→", "south": "↓", "down": "↓", "west": "←", "left": "←"}
 
 
 def table(policy: Policy) -> str:
-    """One row per state, one column per remaining budget; large policies are cut short, and say so."""
+    """One row per state, one column per remaining budget; large tables are cut, with a note."""
     head, body, more = _content(policy)
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
     lines = [
@@ -29,13 +29,13 @@ def table(policy: Policy) -> str:
 
 
 def policy_card(policy: Policy) -> str:
-    """The same as HTML, for notebooks, and the map if there is a small one."""
+    """The same as HTML, for notebooks, with the map if it is small enough."""
     head, body, more = _content(policy)
     return card("Policy", [("kind", policy.description())], html_table(head, body, more), policy_map(policy))
 
 
 def policy_map(policy: Policy) -> str:
-    """What is played with the whole budget, on the map, as HTML; nothing if there is no small map."""
+    """The actions played with the whole budget, on the map, as HTML; empty without a map, or if it is too large."""
     mdp = policy.mdp
     if mdp.layout is None or mdp.num_states > MOST_DRAWN:
         return ""
@@ -44,13 +44,13 @@ def policy_map(policy: Policy) -> str:
 
 
 def signs(policy: Policy, remaining: int | None) -> list[str]:
-    """A short text for each state: what is played there with what remains."""
+    """A short text for each state: the action played there with this remaining budget."""
     mdp, layer, idle = policy.mdp, policy.layer(remaining, policy.horizon), policy.mdp.is_terminal()
     return ["" if idle[s] else _sign(mdp, policy.shares(s, layer), s) for s in range(mdp.num_states)]
 
 
 def _sign(mdp: MDP, shares: Floats, state: int) -> str:
-    """An arrow for an action that is a direction, the beginning of its name for others, ? where it is random."""
+    """An arrow for a direction, the beginning of the name of any other action, ? if it is random."""
     played = np.flatnonzero(shares)
     if played.size != 1:
         return "?" if played.size else NOTHING
@@ -59,7 +59,7 @@ def _sign(mdp: MDP, shares: Floats, state: int) -> str:
 
 
 def curve_table(curve: Floats | None) -> str:
-    """The best return for each budget, as HTML; of a long curve the beginning and the end."""
+    """The best return for each budget, as HTML; a long curve is cut in the middle."""
     if curve is None:
         return ""
     shown = list(range(curve.size)) if curve.size <= MOST_POINTS else [*range(MOST_POINTS - 1), curve.size - 1]
@@ -69,7 +69,7 @@ def curve_table(curve: Floats | None) -> str:
 
 
 def _content(policy: Policy) -> tuple[list[str], list[list[str]], str]:
-    """Head and rows of the table, and what to say about states that it leaves out."""
+    """The head and the rows of the table, and a note about the states that it leaves out."""
     mdp = policy.mdp
     states, layers = range(min(mdp.num_states, MOST_STATES)), _shown_layers(policy)
     head = ["state", *(_title(policy, layer) for layer in layers)]
@@ -79,7 +79,7 @@ def _content(policy: Policy) -> tuple[list[str], list[list[str]], str]:
 
 
 def _shown_layers(policy: Policy) -> list[int]:
-    """All layers, or the lowest ones, the top one and the one for an overspent budget; with all steps of a horizon."""
+    """All layers, or the lowest ones, the top one and that for an overspent budget; of a horizon those at its start."""
     first = policy.layer(0, policy.horizon)
     count = policy.layers_per_block
     if count <= MOST_LAYERS:

@@ -1,17 +1,17 @@
-"""What may be done without ever overspending: Theorem 1 as a look-up.
+"""Shields: which actions can be played without ever overspending.  Theorem 1 as a look-up.
 
-A choice (s, a) is *allowed* with the remaining budget K exactly if k*(s,a) ≤ K.  Write v(s) for the least k* of
-the choices of s, and recall that k*(s,a) is the largest d + v(s') over the outcomes (s', d) of (s,a).
+A choice (s, a) is *allowed* with the remaining budget K exactly if k*(s,a) ≤ K.  Write v(s) for the least k* of the
+choices of s, and recall that k*(s,a) is the largest d + v(s') over the outcomes (s', d) of (s,a).
 
-- *Safe*: after an allowed choice every outcome leaves K − d ≥ k*(s,a) − d ≥ v(s') ≥ 0, so at s' something is
-  allowed again, for ever, and the budget is never overspent, whatever happens.
-- *Least restrictive*: k*(s,a) > K means that no way of going on from (s,a) keeps the damage within K, so whatever
-  is refused can go wrong with positive probability, and no safe policy ever plays it.
+- *Safe*: after an allowed choice every outcome leaves K − d ≥ k*(s,a) − d ≥ v(s') ≥ 0, so at s' some action is allowed
+  again, and so on indefinitely.  The budget is never overspent.
+- *Least restrictive*: if k*(s,a) > K, no policy that continues from (s,a) keeps the damage within K.  So every refused
+  choice overspends with positive probability, and no safe policy ever plays it.
 
-An allowed set that is empty is an error, ``NoSafeAction``, never a default.
+An empty set of allowed actions is an error, ``NoSafeAction``, never a default.
 
-A shield is a :class:`Guard`: wrappers, learners and exports speak to that protocol, so that they need not know what is
-carried along a run.
+A shield is a :class:`Guard`.  Wrappers, learners and exports use that protocol, so they do not depend on what a shield
+tracks along a run.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What a shield asks of the budget that it is given."""
+"""Checks that a budget suffices at the start."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from almostsure.errors import Infeasible
 
 
 def require_budget(minimal: MinimalBudget, budget: object) -> int:
-    """``budget`` as an int that the budget knows about and that every initial state can do with."""
+    """``budget`` as an int, if it is at most the cap and suffices for every initial state."""
     number = known_budget(minimal, budget)
     require_start(minimal, number)
     return number
 
 
 def require_start(minimal: MinimalBudget, budget: int, *, seen: bool = False) -> None:
-    """Raise Infeasible if some initial state needs more than ``budget``, in what was ``seen`` or in the model."""
+    """Raise Infeasible if an initial state needs more than ``budget``; if ``seen``, because of observed outcomes."""
     mdp = minimal.mdp
     needed = minimal.smallest_budget()
     if needed <= budget:
         return
     where = mdp.describe_state(minimal.worst_start())
-    why = f"what was seen forces {show(needed)} at {where}" if seen else f"{where} {minimal.need_in_words(needed)}"
-    doubt = "known to be " if minimal.less_may_do else ""
-    if needed == INFINITE and minimal.cap is None:
-        known = "" if mdp.unknown is None else "known to be "
-        known = known or doubt
-        raise Infeasible(f"no budget is {known}enough at the start: {why}.", needed=math.inf)
+    observed = f"the observed outcomes force {show(needed)} at {where}"
+    why = observed if seen else f"{where} {minimal.need_in_words(needed)}"
+    never = needed == INFINITE and minimal.cap is None
+    doubt = "known to be " if minimal.less_may_do or (never and mdp.unknown is not None) else ""
+    if never:
+        raise Infeasible(f"no budget is {doubt}enough at the start: {why}.", needed=math.inf)
     enough = needed if needed < INFINITE else None
     raise Infeasible(f"a budget of {budget} is not {doubt}enough at the start: {why}.", needed=enough)

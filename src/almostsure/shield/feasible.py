@@ -1,7 +1,7 @@
-"""Whether a policy keeps a budget: whether it ever plays, where it gets to, what the shield refuses.
+"""Whether a policy keeps a budget: it does if it never plays a refused choice at a pair (state, remaining) it reaches.
 
-By Theorem 1 that decides it.  A policy that stays within the shield never overspends; one that plays a refused
-choice at a pair (state, remaining) that it reaches overspends with positive probability, whatever it does then.
+This is Theorem 1.  A policy that only plays allowed choices never overspends.  One that plays a refused choice at a
+reachable pair overspends with positive probability, whatever it plays afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from almostsure.policy.read import rule_of_function
 
 
 class Violation(NamedTuple):
-    """Where a policy first leaves the shield.
+    """The first refused choice that a policy may play.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Violation(NamedTuple):
     state: int
     remaining: int
     action: int
-    needed: int  # k* of the choice; INFINITE if nothing suffices
+    needed: int  # k* of the choice; INFINITE if no budget suffices
     message: str
 
     def __str__(self) -> str:
@@ -40,14 +40,14 @@ class Violation(NamedTuple):
 
 
 def first_violation(mdp: MDP, minimal: MinimalBudget, policy: Any, budget: int | None) -> Violation | None:
-    """The first refused choice that the policy may play, most remaining first, or None if there is none."""
+    """The first refused choice that the policy may play, largest remaining budget first; None if there is none."""
     start = None if budget is None else count("budget", budget, least=0)
     policy = unwrapped(policy)
     if not callable(policy):
         policy = as_policy(mdp, policy, budget=start)
         start = policy.budget if start is None else start
     if start is None:
-        raise ArgumentError("budget must be given with a policy that does not carry one: the budget at the start")
+        raise ArgumentError("budget, the one at the start, must be given with a policy that does not carry one")
     rule = rule_of(policy, start) if isinstance(policy, Policy) else rule_of_function(mdp, policy, start)
     for step in explore(mdp, rule, start):
         bad = step.choice[minimal.of_choice[step.choice] > min(step.remaining, INFINITE - 1)]
@@ -61,8 +61,8 @@ def _violation(mdp: MDP, minimal: MinimalBudget, choice: int, remaining: int) ->
     needed, action = int(minimal.of_choice[choice]), int(mdp.choice_action[choice])
     if needed == INFINITE and minimal.cap is not None and remaining > minimal.cap:
         raise ArgumentError(
-            f"budgets must be known up to {remaining} to judge this policy; this shield's are up to the cap "
-            f"{minimal.cap} only, and {mdp.describe_choice(choice)} needs more. Solve again with a larger cap."
+            f"minimal budgets must be known up to {remaining} to judge this policy; this shield knows them up to its "
+            f"cap {minimal.cap} only, and {mdp.describe_choice(choice)} needs more. Solve again with a larger cap."
         )
     message = f"with {remaining} left the policy may play {mdp.describe_choice(choice)}, which "
     message += minimal.need_in_words(needed)

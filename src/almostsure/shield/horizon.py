@@ -1,8 +1,8 @@
-"""``HorizonShield``: what keeps the budget for a number of steps, where none keeps it for ever.
+"""``HorizonShield``: a shield for a number of steps, for models in which no budget suffices indefinitely.
 
-With t steps left and K of the budget, an action is allowed where k_t(s, a) ≤ K (:mod:`almostsure.budget.horizon`).
-After any outcome K − d ≥ v_{t−1}(s'), so at s' something is allowed again with one step less, and nothing is overspent
-before the steps are over.  It is the least restrictive shield for that many steps, for the same reason as Theorem 1.
+With t steps and a budget of K left, an action is allowed if k_t(s, a) ≤ K (:mod:`almostsure.budget.horizon`).  After
+any outcome K − d ≥ v_{t−1}(s'), so at s' some action is allowed again with one step less, and the budget is not
+overspent before the steps are over.  It is the least restrictive shield for this many steps, as in Theorem 1.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ from almostsure.wording import counted
 
 @final
 class HorizonShield:
-    """Allows what never overspends the budget within the steps of a horizon.
+    """Allows the actions that do not overspend the budget within the steps of a horizon.
 
     Parameters
     ----------
     minimal
-        From ``minimal_budget(mdp, horizon=T)``.  Where one was made otherwise, what safety rests on is verified here.
+        The result of ``minimal_budget(mdp, horizon=T)``.  One from another source is first verified as far as safety
+        depends on it.
 
     Raises
     ------
     CertificateError
-        If the budget claims less than is needed somewhere.
+        If the budget of a state is too small.
 
     Examples
     --------
-    Every second step hurts in a pit that nobody leaves: no finite budget suffices, but 5 is enough for 10 steps.
+    A pit that is never left does damage in every second step: no finite budget suffices, but 5 does for 10 steps.
 
     >>> import almostsure as asure
     >>> from almostsure.shield import HorizonShield
@@ -64,8 +65,8 @@ class HorizonShield:
     def __init__(self, minimal: HorizonBudget) -> None:
         if not isinstance(minimal, HorizonBudget):
             raise ArgumentError(
-                f"a HorizonShield is made of minimal_budget(mdp, horizon=T); got {type(minimal).__name__}. Without a "
-                "horizon, use Shield(minimal_budget(mdp))."
+                "minimal must be a HorizonBudget, as minimal_budget(mdp, horizon=T) returns; got "
+                f"{type(minimal).__name__}. Without a horizon, use Shield(minimal_budget(mdp))."
             )
         if not minimal.checked:
             check_never_too_small_within(minimal)
@@ -82,19 +83,19 @@ class HorizonShield:
 
     @property
     def space(self) -> MDP:
-        """The states and actions that it knows: its model's."""
+        """The states and actions that it knows: those of its model."""
         return self.minimal.mdp
 
     @property
     def horizon(self) -> int:
-        """For how many steps it is."""
+        """The number of steps."""
         return self.minimal.horizon
 
     def within(self, steps: int) -> HorizonShield:
-        """The shield for episodes that end after fewer steps, which allows more; itself where they do not."""
+        """The shield for episodes of at most ``steps`` steps, which allows more if that is less than the horizon."""
         return self if steps >= self.horizon else HorizonShield(self.minimal.at(steps))
 
-    # ------------------------------------------------------------------ what is allowed
+    # ------------------------------------------------------------------ look-ups
 
     @names_right_word
     def allowed(self, state: int | str, remaining: int, steps_left: int) -> npt.NDArray[np.int64]:
@@ -103,7 +104,7 @@ class HorizonShield:
         Raises
         ------
         NoSafeAction
-            If there is none, or no step is left: nothing is promised beyond the horizon.
+            If there is none, or no step is left: the shield guarantees nothing beyond the horizon.
         """
         s, left = self.mdp.state(state), whole("remaining", remaining)
         steps = self._steps(steps_left)
@@ -111,7 +112,7 @@ class HorizonShield:
         return np.flatnonzero(row)
 
     def mask(self, states: npt.ArrayLike, remaining: npt.ArrayLike, steps_left: npt.ArrayLike) -> Bools:
-        """Which actions are safe, for many runs at once: [n, num_actions].  No row is empty."""
+        """A mask of the safe actions of many runs, [n, num_actions].  No row is empty."""
         states = indices(self.mdp, states)
         given = (
             whole_array(n, x) for n, x in (("states", states), ("remaining", remaining), ("steps_left", steps_left))
@@ -175,7 +176,7 @@ class HorizonShield:
         return states.astype(np.int64), np.full(states.size, remaining, np.int64), np.full(states.size, steps, np.int64)
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
-        """The run after ``action`` led to ``next_state``; for many runs, arrays of both.  See ``Shield.after``."""
+        """The run after ``action`` led to ``next_state``; for many runs, both are arrays.  See ``Shield.after``."""
         state, remaining, steps = run
         check_goes_on(steps)
         if isinstance(next_state, np.ndarray) and next_state.ndim:
@@ -200,7 +201,7 @@ class HorizonShield:
             return cls(minimal)
 
     def export_numpy(self, path: str | PathLike[str]) -> tuple[Path, Path]:
-        """Write a Python module and its table, which need NumPy and nothing of ours.
+        """Write a Python module and its table, which only need NumPy.
 
         It has ``allowed(state, remaining, steps_left)``.  Returns both paths; see :meth:`Shield.export_numpy`.
         """

@@ -1,13 +1,13 @@
-"""``trim`` and ``restrict``: models inside the shield.
+"""``trim`` and ``restrict``: models that contain only what the shield allows.
 
-:func:`trim` keeps the states and choices that are safe with the *whole* budget.  That is a model: a choice with
-k*(s,a) ≤ Δ has d + v(s') ≤ k*(s,a) ≤ Δ for each of its outcomes, so all of its successors stay; and a state that
-stays has a choice that does, namely one with k*(s,a) = v(s).  It is smaller, and every policy that never takes more
-than Δ lives in it, but not only those: budgets add up along the way.
+:func:`trim` keeps the states and choices that are safe with the *whole* budget.  They form a model: a choice with
+k*(s,a) ≤ Δ has d + v(s') ≤ k*(s,a) ≤ Δ for each of its outcomes, so all of its successors are kept; and a state that is
+kept has a choice that is kept, namely one with k*(s,a) = v(s).  The model is smaller, and has every policy that never
+takes more than Δ, but also others: damage adds up along a run.
 
-:func:`restrict` also keeps count.  Its states are the pairs (s, K) that are reached from the start, each with the
-choices that K allows, so that whatever one plays in it takes at most Δ damage: it can be handed to any solver or
-learner, which need not know about budgets at all.
+:func:`restrict` also tracks the remaining budget.  Its states are the pairs (s, K) that are reachable from the start,
+each with the choices that K allows, so all of its policies take at most Δ damage.  It can be passed to any solver or
+learner, which need not know about budgets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FREE = 1_000_000  # outcomes up to which memory is not checked
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trimmed:
-    """What is left of a model, and where it was before.
+    """A part of a model, and the original indices of its states and choices.
 
     Examples
     --------
@@ -43,11 +43,11 @@ class Trimmed:
     """
 
     mdp: MDP
-    states: Ints  # [mdp.num_states] each state's index in the whole model, ascending
-    choices: Ints  # [mdp.num_choices] the same for choices
+    states: Ints  # [mdp.num_states], the index of each state in the whole model, ascending
+    choices: Ints  # [mdp.num_choices], the same for choices
 
     def __repr__(self) -> str:
-        return f"<Trimmed: mdp {repr(self.mdp)[6:-1]}; states and choices say where each was>"
+        return f"<Trimmed: mdp {repr(self.mdp)[6:-1]}; states and choices have the original indices>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,18 +63,18 @@ class Restricted:
     """
 
     mdp: MDP
-    states: Ints  # [mdp.num_states] the state of each pair
-    remaining: Ints  # [mdp.num_states] what is left there
+    states: Ints  # [mdp.num_states], the state of each pair
+    remaining: Ints  # [mdp.num_states], the remaining budget of each pair
 
     def __repr__(self) -> str:
-        return f"<Restricted: mdp {repr(self.mdp)[6:-1]}; states and remaining say what each stands for>"
+        return f"<Restricted: mdp {repr(self.mdp)[6:-1]}; states and remaining have the pair of each state>"
 
 
 @names_right_word
 def trim(minimal: MinimalBudget, budget: int) -> Trimmed:
-    """The model without its Δ-unsafe states and without the choices that need more than ``budget``.
+    """The model without its Δ-unsafe states and the choices that need more than ``budget``.
 
-    Names, layout and initial distribution stay.
+    Names, layout and initial distribution are kept.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def trim(minimal: MinimalBudget, budget: int) -> Trimmed:
     Raises
     ------
     Infeasible
-        If an initial state would go; its ``needed`` is the budget that suffices.
+        If an initial state needs more; ``needed`` is the budget that suffices.
     ArgumentError
         If ``budget`` is negative, fractional, or above the budget's cap.
 
@@ -108,7 +108,7 @@ def trim(minimal: MinimalBudget, budget: int) -> Trimmed:
         initial=(index[mdp.initial_states], mdp.initial_probabilities),
         state_names=None if names is None else [names[s] for s in states.tolist()],
         layout=None if place is None else replace(place, cell=place.cell[states]),
-        end=None if mdp.end is None else states.size - 1,  # it needs nothing, so it is kept; the unknown never is
+        end=None if mdp.end is None else states.size - 1,  # it needs 0, so it is kept; the unknown state never is
     )  # fmt: skip
     return Trimmed(mdp=small, states=frozen(states), choices=frozen(choices))
 
@@ -117,8 +117,8 @@ def trim(minimal: MinimalBudget, budget: int) -> Trimmed:
 def restrict(minimal: MinimalBudget, budget: int) -> Restricted:
     """The model on the reachable pairs (state, remaining), with the choices that the shield allows there.
 
-    No policy of it ever takes more than ``budget`` damage, and every policy of ``mdp`` that never does is one of it.
-    States are ordered by what remains, most first.  Rewards, damages and action ids stay.
+    No policy of it ever takes more than ``budget`` damage, and it has all policies of ``mdp`` that never do.  States
+    are ordered by remaining budget, descending.  Rewards, damages and action ids are kept.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def restrict(minimal: MinimalBudget, budget: int) -> Restricted:
     """
     mdp, budget = _checked(minimal, budget)
     reached = []
-    size, room = 0, FREE  # outcomes; how many there will be shows only as they are reached
+    size, room = 0, FREE  # numbers of outcomes; the total is only known at the end
     for step in explore(mdp, all_within(mdp, minimal.of_choice), budget):
         reached.append((step.remaining, step.states))
         size += step.outcome.size
@@ -165,7 +165,7 @@ def _checked(minimal: MinimalBudget, budget: int) -> tuple[MDP, int]:
 def _inside(
     mdp: MDP, choices: Ints, per_state: Ints, outcomes: Ints, successor: Ints, states: Ints, **named: Any
 ) -> MDP:
-    """The model of some choices and outcomes of another; ``states`` are what its states were there."""
+    """The model of some choices and outcomes of ``mdp``; ``states`` has the original index of each of its states."""
     a, origin = mdp.arrays, mdp.origin
     return MDP(
         Arrays(
@@ -186,7 +186,7 @@ def _inside(
 
 
 def _pairs(mdp: MDP, minimal: MinimalBudget, states: Ints, remaining: Ints, budget: int) -> Restricted:
-    """The restricted model of the pairs, which are ordered by remaining, descending, and then by state."""
+    """The restricted model on the pairs, which are ordered by remaining budget, descending, then by state."""
     a = mdp.arrays
     choice, owner = spans(a.choice_ptr, states)
     kept = minimal.of_choice[choice] <= remaining[owner]
@@ -195,7 +195,7 @@ def _pairs(mdp: MDP, minimal: MinimalBudget, states: Ints, remaining: Ints, budg
     key = (budget - remaining) * mdp.num_states + states  # ascending
     left = remaining[owner[position]] - a.damage[outcome]
     after = np.searchsorted(key, (budget - left) * mdp.num_states + a.successor[outcome])
-    # Outcomes go by (successor, damage, …) in the model, but here a successor's number depends on the damage.
+    # Outcomes are sorted by (successor, damage, …) in the model, but here a successor's index depends on the damage.
     order = np.lexsort((np.arange(after.size), a.damage[outcome], after, position))
     outcome, after = outcome[order], after[order]
     names = [f"{mdp.state_name(s)} @{k}" for s, k in zip(states.tolist(), remaining.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""What the guards of models share: reading look-ups, and how a refusal is said."""
+"""The arguments of look-ups, and ``NoSafeAction``: shared by the shields of models."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from almostsure.model.space import Space
 
 
 def look_ups(space: Space, states: npt.ArrayLike, remaining: npt.ArrayLike) -> tuple[Ints, Ints, tuple[int, ...]]:
-    """States, one per look-up; what remains, one per look-up or one for all; and their common shape.  Checked."""
+    """Validated states, one per look-up; remaining budgets, one per look-up or one for all; and their common shape."""
     s = whole_array("states", indices(space, states))
-    # A Python integer may be larger than any NumPy one, and nobody needs more than INFINITE.
+    # A Python integer may be larger than any NumPy one, and no need exceeds INFINITE.
     left = whole_array("remaining", min(remaining, INFINITE) if type(remaining) is int else remaining)
     if left.dtype == np.uint64:
         left = np.minimum(left, INFINITE)
     s, left = s.astype(np.intp, copy=False), left.astype(np.int64, copy=False)
     check_states(space, s)
-    if left.ndim == 0 or s.shape == left.shape:  # the common cases, at once: agents ask in small batches
+    if left.ndim == 0 or s.shape == left.shape:  # the common cases, fast: agents ask in small batches
         return s.ravel(), left.ravel() if left.ndim else left, s.shape
     try:
         shape = np.broadcast_shapes(s.shape, left.shape)
@@ -37,13 +37,13 @@ def look_ups(space: Space, states: npt.ArrayLike, remaining: npt.ArrayLike) -> t
 
 
 def check_states(space: Space, states: Ints) -> None:
-    """Raise UnknownName if one of many whole numbers is not a state."""
-    if states.size and states.astype(np.intp, copy=False).view(np.uintp).max() >= space.num_states:  # −1 reads as huge
-        space.state(int(states[(states < 0) | (states >= space.num_states)][0]))  # says so
+    """Raise UnknownName if any of the numbers is not the index of a state."""
+    if states.size and states.astype(np.intp, copy=False).view(np.uintp).max() >= space.num_states:  # −1 is huge
+        space.state(int(states[(states < 0) | (states >= space.num_states)][0]))  # raises
 
 
 def is_one(space: Space, state: Any) -> bool:
-    """Whether this is one state, and not several: a number, a name, or what the model's function knows it as."""
+    """Whether this is one state and not several: a number, a name, or a state of the function that made the model."""
     if not isinstance(state, (tuple, frozenset)) or not isinstance(space.encode, Encode):
         return isinstance(state, str) or np.ndim(state) == 0
     known = space.encode.index
@@ -54,7 +54,7 @@ def is_one(space: Space, state: Any) -> bool:
 
 
 def indices(space: Space, states: Any) -> Any:
-    """States as indices, where they are names or what a function knows them as; others are left to be checked."""
+    """The indices of states given by name, or as states of the function that made the model; others are unchanged."""
     if isinstance(states, (int, np.generic)) or (isinstance(states, np.ndarray) and states.dtype.kind in "iu"):
         return states
     if isinstance(states, (str, tuple, frozenset, Mapping)) and is_one(space, states):
@@ -74,7 +74,7 @@ def indices(space: Space, states: Any) -> Any:
 def no_safe_action(
     space: Space, state: int, remaining: int, why: str, *, during: str = "", count: str = ""
 ) -> NoSafeAction:
-    """The error that no action is safe: for whom, ``during`` which steps, among how many (``count``), and why."""
+    """The error that no action of a state is safe; ``during`` and ``count`` are further parts of the message."""
     why = why if remaining >= 0 else f"the budget is overspent by {-remaining}"
     where = space.describe_state(state)
     return NoSafeAction(
@@ -83,9 +83,9 @@ def no_safe_action(
 
 
 def check_goes_on(steps: Any) -> None:
-    """Raise ArgumentError if a run has gone on for as many steps as were promised."""
+    """Raise ArgumentError if a run has no step left."""
     if np.any(np.asarray(steps) < 1):
-        raise ArgumentError("the horizon is over: no step is left in which anything was promised. Begin another run.")
+        raise ArgumentError("the horizon is over: the run must have steps left; it has none. Begin another run.")
 
 
 def check_steps_left(space: Space, states: Ints, remaining: Ints, steps: Ints, horizon: int | None) -> None:
@@ -93,8 +93,8 @@ def check_steps_left(space: Space, states: Ints, remaining: Ints, steps: Ints, h
     if steps.size and steps.min() < 1:
         at = int(np.argmin(steps))
         raise NoSafeAction(
-            f"no step is left of the horizon {horizon} at {space.describe_state(int(states[at]))}: nothing is promised "
-            "beyond it. End the episode there (max_episode_steps).",
+            f"no step is left of the horizon {horizon} at {space.describe_state(int(states[at]))}: the shield "
+            "guarantees nothing beyond it. End the episode there (max_episode_steps).",
             state=int(states[at]),
             remaining=int(remaining[at]),
         )

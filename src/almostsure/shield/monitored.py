@@ -1,8 +1,8 @@
-"""``MonitoredShield``: a guard of a product, for runs of the model that the product was made of.
+"""``MonitoredShield``: applies the shield of a product to runs of the base model.
 
-An environment shows states of the base model and knows nothing of what a monitor remembers.  This guard tracks it: a
-run carries a number that stands for the memory beside what the guard of the product carries.  Products of products are
-tracked too; their memory is that of all their monitors.
+An environment shows states of the base model, without the memory of the monitor.  This guard tracks the memory: a run
+carries a number for it, in addition to what the guard of the product carries.  Products of products are tracked too;
+their memory is that of all their monitors.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ UNCLEAR = -2
 
 @final
 class MonitoredShield:
-    """Guards runs of a base model by a guard of its product with a monitor.
+    """Guards runs of a base model with the guard of its product with a monitor.
 
     Parameters
     ----------
     guard
         The shield of a product: ``Shield(minimal_budget(product(mdp, monitor)))``, ``RiskShield(product(…), …)`` or a
-        ``HorizonShield``; the product may be one of a product.
+        ``HorizonShield``; it may be a product of a product.
 
     Examples
     --------
     >>> import almostsure as asure
     >>> from almostsure.model import Steps
     >>> from almostsure.shield import MonitoredShield
-    >>> pit = asure.from_transitions([0], [0], [0], [1], [0], [1])  # no finite budget suffices, but 3 do for 3 steps
+    >>> pit = asure.from_transitions([0], [0], [0], [1], [0], [1])  # no finite budget suffices, but 3 does for 3 steps
     >>> shield = MonitoredShield(asure.Shield(asure.minimal_budget(asure.product(pit, Steps(3)))))
     >>> run = shield.begin(0, 3)
     >>> for _ in range(3):
@@ -53,11 +53,12 @@ class MonitoredShield:
         parts = _parts(guard)
         if parts is None:
             raise ArgumentError(
-                "a MonitoredShield needs the guard of a product, such as Shield(minimal_budget(product(mdp, …)))"
+                "guard must be the guard of a product, such as Shield(minimal_budget(product(mdp, …))); got "
+                f"{type(guard).__name__}"
             )
         self.guard, self.is_fixed = guard, bool(getattr(guard, "is_fixed", False))
         self._product: MDP = guard.space  # type: ignore[assignment]  # it has parts
-        self._parts = [parts]  # of the outermost product first
+        self._parts = [parts]  # the outermost product first
         while (inner := _parts_of(self._parts[-1].base)) is not None:
             self._parts.append(inner)
         self._base = self._parts[-1].base
@@ -65,48 +66,47 @@ class MonitoredShield:
         self._number_memories()
 
     def _number_memories(self) -> None:
-        """What is remembered at first has the greatest number; 0 stands for runs in which nothing counts any more."""
+        """Number the memories from 1, in descending order; 0 stands for runs that the monitor no longer tracks."""
         memories, root = list(self._parts[0].memories), self._parts[0].states.astype(np.int64)
         for level in self._parts[1:]:
             inner = [level.memories[s] if s >= 0 else None for s in root.tolist()]
             memories = list(zip(memories, inner, strict=True))
             root = np.where(root < 0, NOWHERE, level.states[np.maximum(root, 0)])
         self._root = root  # the base's state of each state of the product
-        lives = np.flatnonzero(self._root >= 0)
-        kept = list(dict.fromkeys(memories[at] for at in lives.tolist()))
-        self._code = {memory: len(kept) - number for number, memory in enumerate(kept)}
-        code = np.zeros(len(memories), np.int64)
-        code[lives] = [self._code[memories[at]] for at in lives.tolist()]
-        self._memory = code  # of each state of the product
-        self._width = len(kept) + 1
-        keys = self._root[lives] * self._width + code[lives]
+        tracked = np.flatnonzero(self._root >= 0)
+        distinct = list(dict.fromkeys(memories[at] for at in tracked.tolist()))
+        number_of = {memory: len(distinct) - number for number, memory in enumerate(distinct)}
+        self._memory = np.zeros(len(memories), np.int64)  # of each state of the product
+        self._memory[tracked] = [number_of[memories[at]] for at in tracked.tolist()]
+        self._width = len(distinct) + 1
+        keys = self._root[tracked] * self._width + self._memory[tracked]
         order = np.argsort(keys)
-        self._keys, self._places = keys[order], lives[order]
+        self._keys, self._places = keys[order], tracked[order]
 
     @property
     def carries(self) -> tuple[str, ...]:
-        """What the guard of the product carries, and the memory."""
+        """The names of what the guard of the product carries, and "memory"."""
         return (*self.guard.carries, "memory")
 
     @property
     def space(self) -> MDP:
-        """The states and actions that an environment shows: the base model's."""
+        """The states and actions that an environment shows: those of the base model."""
         return self._base
 
     @property
     def horizon(self) -> int | None:
-        """For how many steps it is; None if for any number of them."""
+        """The number of steps; None if it is unlimited."""
         return self.guard.horizon if isinstance(self.guard, ForSteps) else None
 
     def within(self, steps: int) -> MonitoredShield:
-        """The guard for episodes that end after fewer steps."""
+        """The guard for episodes of at most ``steps`` steps."""
         if not isinstance(self.guard, ForSteps):
             return self
         result = copy(self)
         result.guard = self.guard.within(steps)
         return result
 
-    # ------------------------------------------------------------------ what is allowed
+    # ------------------------------------------------------------------ look-ups
 
     def allowed(self, state: int | str, *carried: Any) -> npt.NDArray[np.int64]:
         """The ids of the actions that are safe, ascending; there is at least one."""
@@ -116,7 +116,7 @@ class MonitoredShield:
         return self.guard.allowed(int(self._at(np.array([s]), np.array([memory]))[0]), *carried[:-1])
 
     def mask(self, states: npt.ArrayLike, *carried: npt.ArrayLike) -> Bools:
-        """Which actions are safe, for many runs at once: [n, num_actions]."""
+        """A mask of the safe actions of many runs, [n, num_actions]."""
         s, *rest = np.broadcast_arrays(*map(np.atleast_1d, (states, *carried)))
         result = np.zeros((s.size, self.space.num_actions), np.bool_)
         counts = np.flatnonzero(rest[-1] != 0)
@@ -128,7 +128,7 @@ class MonitoredShield:
         return result
 
     def _at(self, states: Ints, memories: Ints) -> Ints:
-        """The states of the product."""
+        """The states of the product with these states of the base and memories."""
         keys = np.asarray(states, np.int64) * self._width + memories
         at, found = places(self._keys, keys)
         wrong = ~found | (np.asarray(memories) >= self._width)
@@ -158,22 +158,22 @@ class MonitoredShield:
         return np.array(states, np.int64), *self.guard.begin(places, budget)[1:], self._memory[places]
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
-        """The run after ``action`` led to ``next_state``; for many runs, arrays of both."""
+        """The run after ``action`` led to ``next_state``; for many runs, both are arrays."""
         if isinstance(next_state, np.ndarray) and next_state.ndim:
             return self._after(tuple(np.asarray(column) for column in run), action, next_state, damage)
         one = tuple(np.array([x]) for x in (self.space.state(run[0]), *run[1:]))
-        said = None if damage is None else np.array([damage])
+        reported = None if damage is None else np.array([damage])
         step = np.array([self.space.action(action)]), np.array([self.space.state(next_state)])
-        return tuple(column[0].item() for column in self._after(one, *step, said))
+        return tuple(column[0].item() for column in self._after(one, *step, reported))
 
-    def _after(self, run: Run, actions: Numbers, after: Numbers, said: Any) -> Run:
+    def _after(self, run: Run, actions: Numbers, after: Numbers, reported: Any) -> Run:
         state, *carried, memory = run
-        told = self._outcomes.damages(state, actions, after, said)  # of the base; it says what is impossible
+        damages = self._outcomes.damages(state, actions, after, reported)  # of the base; raises at impossible steps
         ahead, kept = [column.copy() for column in carried], memory.copy()
         counts = np.flatnonzero((memory != 0) & ~self._is_over[state])
         if counts.size:
             place = self._at(state[counts], memory[counts])
-            target, damage = self._follow(place, actions[counts], after[counts], told[counts])
+            target, damage = self._follow(place, actions[counts], after[counts], damages[counts])
             inner = (place, *(column[counts] for column in carried))
             _, *values = self.guard.after(inner, actions[counts], target, damage)
             for column, value in zip(ahead, values, strict=True):
@@ -183,38 +183,38 @@ class MonitoredShield:
 
     @cached_property
     def _steps(self) -> list[_Step]:
-        """Where steps of each base lead in its product, innermost first."""
+        """For each level, innermost first: where steps of the base lead in the product."""
         return [_step_of(parts) for parts in reversed(self._parts)]
 
     def _follow(self, place: Ints, actions: Ints, after: Ints, damage: Ints) -> tuple[Ints, Ints]:
-        """The state of the product after each step of the base, and the damage there."""
+        """The state of the product after each step of the base, and the damage of the step there."""
         places = [place]  # at each level, outermost first
         for level in self._parts[:-1]:
             places.append(level.states[places[-1]].astype(np.int64))
         target: Ints = after.astype(np.int64)
+        harm = damage
         for step, at in zip(self._steps, reversed(places), strict=True):
-            reached, hurt = step.after(at, actions, target, damage)
-            unclear = reached == UNCLEAR
+            target, harm = step.after(at, actions, target, harm)
+            unclear = target == UNCLEAR
             if unclear.any():
                 raise self._unclear(int(np.argmax(unclear)), place, actions, after, damage)
-            target, damage = reached, hurt
         model = self._product
         trapped = model.labels[TRAP][target] if TRAP in model.labels else np.zeros(target.size, np.bool_)
         if trapped.any():
             first = int(np.argmax(trapped))
             where = self.space.describe_state(int(self._root[place[first]]))
             raise NoSafeAction(
-                f"{self.space.action_name(int(actions[first]))} at {where} led to what the monitor forbids; no shield "
-                "allows it",
+                f"{self.space.action_name(int(actions[first]))} at {where} led to a state that the monitor forbids; no "
+                "shield allows it",
                 state=int(self._root[place[first]]),
             )
-        return target, damage
+        return target, harm
 
     def _unclear(self, at: int, place: Ints, actions: Ints, after: Ints, damage: Ints) -> ModelMismatch:
         return ModelMismatch(
             f"the monitor cannot tell what happened from {self.space.describe_state(int(self._root[place[at]]))}, "
             f"action {self.space.action_name(int(actions[at]))}, to {self.space.describe_state(int(after[at]))} with "
-            f"damage {int(damage[at])}: several outcomes look alike and count differently."
+            f"damage {int(damage[at])}: several outcomes look alike, but change the monitor differently."
         )
 
     def __repr__(self) -> str:
@@ -222,7 +222,7 @@ class MonitoredShield:
 
 
 class _Step(NamedTuple):
-    """Where each step of a base leads in its product, as one sorted table."""
+    """A sorted table of the steps of a base, and where each leads in its product."""
 
     number: npt.NDArray[np.int64]  # (((state of the product · actions) + action) · base states + next) · 256 + damage
     target: Ints  # a state of the product, or UNCLEAR
@@ -231,7 +231,7 @@ class _Step(NamedTuple):
     num_states: int  # of the base
 
     def after(self, place: Ints, actions: Ints, after: Ints, damage: Ints) -> tuple[Ints, Ints]:
-        """The states of the product and the damages there."""
+        """The states of the product that steps lead to, and their damages."""
         numbers = _numbers(self.num_actions, self.num_states, place, actions, after, damage)
         at, found = places(self.number, numbers)
         return np.where(found, self.target[at], UNCLEAR), self.damage[at]
@@ -262,7 +262,7 @@ def _parts(guard: Any) -> Parts | None:
 
 
 def guard_of(guard: Any, shown: Any = None) -> Any:
-    """What guards an environment that plays ``shown``: the guard of a product of it tracks the monitor."""
+    """The guard for an environment of the model ``shown``: the guard of a product of it, made to track the monitor."""
     if _parts(guard) is None or (isinstance(shown, MDP) and shown == guard.space):
         return guard
     return MonitoredShield(guard)

@@ -1,12 +1,12 @@
-"""Which damage a transition did, as a model knows it: for one run in a microsecond, for many by one look-up.
+"""``Outcomes``: looks up the damage of transitions in the model, in a microsecond for one run, at once for many.
 
-An environment shows the state that it reached, and may say the damage.  The model says what is possible.  The two must
-agree.  Where the environment does not say the damage, the model does, if all of its outcomes from s by a to s' do the
-same one; otherwise somebody must say it.
+An environment shows the state that it reached, and may report the damage; the model says what is possible.  The two
+must agree.  If the environment reports no damage, the model determines it, provided that all of its outcomes from s by
+a to s' have the same damage; otherwise the environment must report it.
 
-Transitions are numbered ``(state * num_actions + action) * num_states + next_state``.  One array has the damage of each
-that is possible, and ``ASK`` where several damages are: those, and whatever disagrees, are left to the single form,
-which knows how to say what is wrong.
+Transitions are numbered ``(state * num_actions + action) * num_states + next_state``.  An array has the damage of every
+possible transition, or ``ASK`` if several damages are possible.  These, and all transitions that disagree with the
+model, are passed to the method for a single transition, which raises the error.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from almostsure.model.space import Space
 Numbers = npt.NDArray[np.int64]
 
 ASK: Final = -1
-DENSE = 1 << 22  # entries of a table with one for each number
-LARGEST = 2**62  # numbers
+DENSE = 1 << 22  # the most entries of a table with one for each number
+LARGEST = 2**62  # the limit of numbers
 
 STALE = (
-    "The model is stale, or of another environment: build it anew, or use an OnlineShield, which learns what happens."
+    "The model is out of date, or of another environment: build it anew, or use an OnlineShield, which learns the "
+    "outcomes."
 )
 UNSEEN = "It was learned without seeing this: learn more, or with a smaller mu. "
 ORDER = (
@@ -47,24 +48,24 @@ class Outcomes:
 
     def __init__(self, mdp: MDP) -> None:
         self._mdp, self._shape = mdp, (mdp.num_states, mdp.num_actions, mdp.num_states)
-        self.known: dict[Any, int] = {}  # of (state, action, next state, what was said, its type), if asked before
-        self._ready = False  # whether what follows was made: when it is first needed
+        self.known: dict[Any, int] = {}  # cache: by state, action, next state, reported damage and its type
+        self._ready = False  # whether the arrays below are filled, on first use
         self._number: Numbers = np.zeros(0, np.int64)
         self._damage: npt.NDArray[np.int16] = np.zeros(0, np.int16)
         self._table: npt.NDArray[np.int16] | None = None  # by number
 
-    # ------------------------------------------------------------------ one
+    # ------------------------------------------------------------------ one transition
 
-    def damage(self, state: int, action: int, after: int, said: Any = None) -> int:
-        """The damage of a transition; ``said`` is what the environment says, or None."""
+    def damage(self, state: int, action: int, after: int, reported: Any = None) -> int:
+        """The damage of a transition; ``reported`` is that of the environment, or None."""
         mdp, choice = self._mdp, self._mdp.choice(state, action)
         outcomes = slice(int(mdp.outcome_ptr[choice]), int(mdp.outcome_ptr[choice + 1]))
         possible = set(mdp.damage[outcomes][mdp.successor[outcomes] == after].tolist())
-        damage = self._only(possible, choice, after) if said is None else damage_said(self._mdp, choice, said)
+        damage = self._only(possible, choice, after) if reported is None else reported_damage(mdp, choice, reported)
         if damage not in possible:
             self._impossible(choice, after, damage)
-        if said is None or isinstance(said, (int, np.integer)):
-            self.known[state, action, after, said, type(said)] = damage  # 1+0j equals 1, and is no damage
+        if reported is None or isinstance(reported, (int, np.integer)):
+            self.known[state, action, after, reported, type(reported)] = damage  # 1+0j equals 1, but is not a damage
         return damage
 
     def _only(self, possible: set[int], choice: int, after: int) -> int:
@@ -73,7 +74,7 @@ class Outcomes:
         if len(possible) > 1:
             listed = ", ".join(map(str, sorted(possible)))
             raise ModelError(
-                f"the damage of a step must be said where it may differ; {self._mdp.describe_choice(choice)} to "
+                f"the damage of a step must be reported if it may differ; {self._mdp.describe_choice(choice)} to "
                 f"{self._mdp.describe_state(after)} may do {listed}, and the environment's info has no 'damage'. "
                 "Wrap the environment in DamageTracker(env, damage).",
                 choice=choice,
@@ -81,16 +82,16 @@ class Outcomes:
         return next(iter(possible))
 
     def _impossible(self, choice: int, after: int, damage: int | None) -> NoReturn:
-        mdp, hurt = self._mdp, "" if damage is None else f" with damage {damage}"
+        mdp, harm = self._mdp, "" if damage is None else f" with damage {damage}"
         unseen = UNSEEN if mdp.origin.counted else ""
         others = [f"action {mdp.action_name(action)!r}" for action in self._explained_by(choice, after, damage)]
         raise ModelMismatch(
-            f"the environment went from {mdp.describe_choice(choice)} to {mdp.describe_state(after)}{hurt}, which the "
+            f"the environment went from {mdp.describe_choice(choice)} to {mdp.describe_state(after)}{harm}, which the "
             f"shield's model says is impossible. {unseen}{STALE}{ORDER.format(' or '.join(others)) if others else ''}"
         )
 
     def _explained_by(self, choice: int, after: int, damage: int | None) -> list[int]:
-        """The actions of the same state that may lead there, with this damage unless it is None."""
+        """The actions of the same state that may lead there; with this damage, unless it is None."""
         mdp = self._mdp
         state = mdp.choice_state(choice)
         return [
@@ -99,30 +100,32 @@ class Outcomes:
             if any(o.next_state == after and damage in (None, o.damage) for o in mdp.outcomes(state, int(action)))
         ]
 
-    # ------------------------------------------------------------------ many
+    # ------------------------------------------------------------------ many transitions
 
-    def damages(self, states: Numbers, actions: Numbers, after: Numbers, said: npt.ArrayLike | None = None) -> Numbers:
-        """The damage of each of many transitions; ``said`` is None, or what is said of each, None for nothing."""
+    def damages(
+        self, states: Numbers, actions: Numbers, after: Numbers, reported: npt.ArrayLike | None = None
+    ) -> Numbers:
+        """The damages of many transitions; ``reported`` has the reported ones, and None for those without a report."""
         if not self._ready:
             self._prepare()
         damages = self._look_up(states, actions, after)
-        told = None if said is None else np.broadcast_to(np.asarray(said), damages.shape)
-        odd = damages < 0
-        if told is not None:
-            odd |= damages != told if told.dtype.kind in "biuf" else [word is not None for word in told]
-        if np.count_nonzero(odd):  # faster than any() where there are few
-            for at in np.flatnonzero(odd).tolist():
-                word = None if told is None else as_python(told[at])
-                step = states.item(at), actions.item(at), after.item(at), word, type(word)
-                if type(word) is int and step in self.known:
+        reports = None if reported is None else np.broadcast_to(np.asarray(reported), damages.shape)
+        doubtful = damages < 0
+        if reports is not None:
+            doubtful |= damages != reports if reports.dtype.kind in "biuf" else [one is not None for one in reports]
+        if np.count_nonzero(doubtful):  # faster than any() for few
+            for at in np.flatnonzero(doubtful).tolist():
+                one = None if reports is None else as_python(reports[at])
+                step = states.item(at), actions.item(at), after.item(at), one, type(one)
+                if type(one) is int and step in self.known:
                     damages[at] = self.known[step]
                     continue
                 place = self._mdp.state(states[at]), self._mdp.action(actions[at]), self._mdp.state(after[at])
-                damages[at] = self.damage(*place, word)
+                damages[at] = self.damage(*place, one)
         return damages
 
     def _look_up(self, states: Numbers, actions: Numbers, after: Numbers) -> Numbers:
-        """The damages, and ASK where there are several, the transition is impossible, or an index is no index."""
+        """The damages; ASK if several are possible, the transition is impossible, or an index is out of range."""
         if not states.shape == actions.shape == after.shape:
             shapes = f"{states.shape}, {actions.shape} and {after.shape}"
             raise ValueError(f"there must be as many states, actions and next states; got {shapes}")
@@ -136,7 +139,7 @@ class Outcomes:
         return np.where(found, self._damage[at], ASK).astype(np.int64)
 
     def _prepare(self) -> None:
-        """The numbers of what is possible, ascending, as the model's outcomes are; and the damage of each."""
+        """Fill the arrays: the numbers of all possible transitions, ascending, and the damage of each."""
         mdp, shape = self._mdp, self._shape
         if math.prod(shape) >= LARGEST:
             raise ArgumentError(
@@ -153,7 +156,7 @@ class Outcomes:
 
 
 def once_each(number: Numbers, *columns: Ints) -> tuple[Numbers, list[Ints], Bools]:
-    """Each number once, ascending; what stands beside it in the columns; and whether that is the same every time."""
+    """The distinct numbers, ascending; their first entries in the columns; and whether all entries of each agree."""
     if (np.diff(number) < 0).any():
         order = np.argsort(number, kind="stable")
         number, columns = number[order], tuple(column[order] for column in columns)
@@ -163,17 +166,17 @@ def once_each(number: Numbers, *columns: Ints) -> tuple[Numbers, list[Ints], Boo
 
 
 def places(ascending: Numbers, wanted: Numbers) -> tuple[Ints, Bools]:
-    """Where numbers stand among ascending ones, and whether they do."""
+    """The positions of numbers among ascending ones, and whether they occur there."""
     at = np.minimum(np.searchsorted(ascending, wanted), ascending.size - 1)
     return at, ascending[at] == wanted
 
 
-def damage_said(space: Space, choice: int, said: Any) -> int:
-    """What an environment says about the damage of a step, as a number; True is 1."""
-    damage = as_damage(said)
+def reported_damage(space: Space, choice: int, reported: Any) -> int:
+    """The damage that an environment reports for a step, as an int; True is 1."""
+    damage = as_damage(reported)
     if damage is None:
         raise ModelError(
-            f"damage must be an integer 0 … {MAX_DAMAGE}; got {said!r} at {space.describe_choice(choice)}. "
+            f"damage must be an integer 0 … {MAX_DAMAGE}; got {reported!r} at {space.describe_choice(choice)}. "
             "Scale or round it in DamageTracker(env, damage).",
             choice=choice,
         )

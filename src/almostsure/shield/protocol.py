@@ -1,18 +1,17 @@
-"""``Guard``: what watches over a run, whatever it has to remember about it.
+"""``Guard``: the interface of every shield.
 
 A *run* is a tuple ``(state, *carried)``: numbers for one run, arrays of equal length for many.  What a guard carries
-beside the state is its own affair; ``carries`` only names it.  A shield carries what remains of the budget.  Whoever
-plays under a guard does three things and needs to know no more::
+beside the state is private to it; ``carries`` only names it.  A ``Shield`` carries the remaining budget.  Agents only
+need three methods::
 
     run = guard.begin(state, budget)
     actions = guard.allowed(*run)                            # or guard.mask(*run), for many runs at once
-    run = guard.after(run, action, next_state, damage)       # what happened
+    run = guard.after(run, action, next_state, damage)       # update the run after a step
 
-Safety is a promise about all runs that begin like this and play only what is allowed: none of them ever overspends its
-budget, and none of them ever gets to where nothing is allowed.
+Safety is a guarantee for all runs that begin like this and only play allowed actions: they never overspend the budget,
+and never reach a state where no action is allowed.
 
-A guard whose answers never change may say so, with an attribute ``is_fixed = True``: then wrappers keep its answers
-instead of asking again.
+A guard whose answers never change may have an attribute ``is_fixed = True``: then wrappers cache its answers.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Run = tuple[Any, ...]  # (state, *carried)
 
 @runtime_checkable
 class Guard(Protocol):
-    """What is asked of everything that guards a run.
+    """The interface of every shield.
 
     Examples
     --------
@@ -39,7 +38,7 @@ class Guard(Protocol):
     >>> guard = asure.Shield(asure.minimal_budget("paper"))
     >>> isinstance(guard, Guard), guard.carries
     (True, ('remaining',))
-    >>> run = guard.begin(0, 1)  # a run: the state, and what is carried
+    >>> run = guard.begin(0, 1)  # a run: the state, and what the guard carries
     >>> guard.allowed(*run).tolist(), guard.after(run, 0, 0, 1)
     ([0, 1], (0, 0))
     """
@@ -53,38 +52,38 @@ class Guard(Protocol):
     def carries(self) -> tuple[str, ...]:
         """The names of what it carries beside the state: ``("remaining",)`` for a shield.
 
-        Names that begin with an underscore come last: they are the guard's own notes, which wrappers hand back to it
-        and show to nobody.
+        Names that begin with an underscore come last.  They are internal: wrappers pass them back to the guard, and do
+        not show them.
         """
         ...
 
     def begin(self, state: Any, budget: int) -> Run:
         """The run that begins in a state with a budget, or the runs that begin in several states.
 
-        Raises NoSafeAction where nothing is safe; it says what would be needed, where that is known.
+        Raises NoSafeAction if no action is safe; the message says how much is needed, if that is known.
         """
         ...
 
     def allowed(self, state: Any, *carried: Any) -> npt.NDArray[np.int64]:
-        """The ids of the actions that one run may play, ascending; NoSafeAction where there is none."""
+        """The ids of the actions that one run may play, ascending; NoSafeAction if there is none."""
         ...
 
     def mask(self, states: Any, *carried: Any) -> Bools:
-        """Which actions each of many runs may play, [n, num_actions]; NoSafeAction where some run has none."""
+        """A mask of the actions that each of many runs may play, [n, num_actions]; NoSafeAction if a run has none."""
         ...
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after an action that led to a state and did some damage, or the runs after one action each.
 
-        ``damage`` is what the environment says, one entry for each of many runs, and None where it says nothing.  The
-        guard then knows it, or raises ModelError.  It raises ModelMismatch where it knows that this cannot happen.
+        ``damage`` is what the environment reports, one entry per run, and None without a report.  The guard then finds
+        it, or raises ModelError.  It raises ModelMismatch if it knows that the step is impossible.
         """
         ...
 
 
 @runtime_checkable
 class Watching(Guard, Protocol):
-    """A guard of a continuous system: it compares each step of an environment with what it takes to be possible."""
+    """A guard of a continuous system, which checks that each step of an environment is possible in its model."""
 
     def point(self, observation: Any) -> Sequence[float]:
         """The coordinates that an observation shows."""
@@ -95,23 +94,23 @@ class Watching(Guard, Protocol):
         ...
 
     def follow(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
-        """The same as :meth:`after`, of steps that :meth:`watch` has compared."""
+        """The same as :meth:`after`, for steps that :meth:`watch` has checked."""
         ...
 
     def unclear(self, budget: int) -> int:
-        """How many states do not say whether entering them hurts, of those that a run with the budget may enter."""
+        """The number of states that a run with this budget may enter without knowing whether that does damage."""
         ...
 
 
 @runtime_checkable
 class ForSteps(Guard, Protocol):
-    """A guard that may be for a number of steps; it then carries ``steps_left``."""
+    """A guard that may be limited to a number of steps; it then carries ``steps_left``."""
 
     @property
     def horizon(self) -> int | None:
-        """For how many steps it is; None if for any number of them."""
+        """The number of steps; None if it is unlimited."""
         ...
 
     def within(self, steps: int) -> Guard:
-        """The guard for episodes that end after fewer steps; itself where they do not."""
+        """The guard for episodes of at most ``steps`` steps; itself if that is not less than the horizon."""
         ...

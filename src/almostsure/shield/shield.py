@@ -1,4 +1,4 @@
-"""``Shield``: which actions keep the remaining budget.  See :mod:`almostsure.shield` for why."""
+"""``Shield``: which actions keep the remaining budget.  :mod:`almostsure.shield` has the proof."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ if TYPE_CHECKING:
     from almostsure.shield.inside import Restricted, Trimmed
 
 INT64 = np.dtype(np.int64)
-FEW = 1 << 11  # look-ups that are done at once
-CHUNK = 1 << 15  # look-ups done together, so that what lies between two steps stays in the cache
+FEW = 1 << 11  # up to so many look-ups take the fast path
+CHUNK = 1 << 15  # look-ups per chunk, so that intermediate results stay in the cache
 
 
 def _no_budget(thing: object) -> ArgumentError:
-    """The error that something is not a minimal budget, and what to do instead."""
+    """The error that something is not a minimal budget, with what to do instead."""
     remedy = "For a number of steps, use HorizonShield(minimal_budget(mdp, horizon=T))."
     if isinstance(getattr(thing, "shield", None), Shield):
         remedy = "Its shield is its attribute shield."
     return ArgumentError(
-        f"a shield is made of a minimal budget: Shield(minimal_budget(mdp)); got {type(thing).__name__}. {remedy}"
+        f"minimal must be a MinimalBudget, as in Shield(minimal_budget(mdp)); got {type(thing).__name__}. {remedy}"
     )
 
 
 @final
 class Shield:
-    """Which actions keep the remaining budget: all of those that do, and no others.
+    """Allows exactly the actions that keep the remaining budget.
 
     Parameters
     ----------
     minimal
-        The minimal budgets of a model, from :func:`almostsure.minimal_budget`.  Where its certificate has not been
-        verified, the half of it that safety rests on is verified here.
+        The minimal budgets of a model, from :func:`almostsure.minimal_budget`.  If its certificate has not been
+        verified, the conditions that suffice for safety are verified here.
 
     Notes
     -----
-    A budget that was solved with a ``cap`` does not tell apart what needs more than the cap.  Such choices are
-    refused whatever remains: that is safe, but with more than the cap remaining it refuses more than it must.
+    A budget that was solved with a ``cap`` does not distinguish needs above the cap.  Choices with such needs are
+    always refused.  That is safe, but stricter than necessary if more than the cap remains.
 
     Raises
     ------
     ModelMismatch
         If the budget belongs to another model.
     CertificateError
-        If the budget claims less than is needed somewhere.
+        If the budget of a state or choice is too small.
 
     Examples
     --------
@@ -82,15 +82,15 @@ class Shield:
     __slots__ = ("_known", "_outcomes", "_table", "minimal", "__weakref__")
 
     minimal: MinimalBudget
-    _table: Table | None  # made when first needed
+    _table: Table | None  # built on first use
     _outcomes: Outcomes
-    _known: dict[Any, int]  # of the outcomes: transitions that were asked about before
+    _known: dict[Any, int]  # the cache of the outcomes: the damage of known transitions
 
     carries: ClassVar[tuple[str, ...]] = ("remaining",)
     is_fixed: ClassVar[bool] = True
 
     def __new__(cls, minimal: Any) -> Any:
-        """Upper budgets of a continuous system make a shield of their own."""
+        """For the upper budgets of a continuous system, make their shield instead."""
         if not isinstance(minimal, MinimalBudget) and callable(getattr(minimal, "shield", None)):
             return minimal.shield()
         return super().__new__(cls)
@@ -111,7 +111,7 @@ class Shield:
 
     @property
     def space(self) -> MDP:
-        """Its states and actions: the model's."""
+        """The states and actions that it knows: those of its model."""
         return self.minimal.mdp
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -120,23 +120,23 @@ class Shield:
     def __reduce__(self) -> tuple[Any, ...]:
         return Shield, (self.minimal,)
 
-    # ------------------------------------------------------------------ what is allowed
+    # ------------------------------------------------------------------ look-ups
 
     @names_right_word
     def allowed(self, state: int | str, remaining: int) -> npt.NDArray[np.int64]:
-        """The ids of the actions that are safe at a state, ascending; there is at least one.
+        """The ids of the safe actions of a state, ascending; there is at least one.
 
         Parameters
         ----------
         state
-            Index or name.
+            The index or name.
         remaining
-            What is left of the budget; it may exceed whatever any state needs.
+            The remaining budget; it may be larger than all needs.
 
         Raises
         ------
         NoSafeAction
-            If ``remaining`` is less than the state needs, or negative: already overspent.
+            If ``remaining`` is less than the state needs, or negative (already overspent).
         """
         s, left = self.mdp.state(state), whole("remaining", remaining)
         of_state = self.mdp.choices(s)
@@ -146,25 +146,25 @@ class Shield:
         return self.mdp.choice_action[of_state.start : of_state.stop][safe].astype(np.int64)
 
     def mask(self, states: npt.ArrayLike, remaining: npt.ArrayLike) -> Bools:
-        """Which actions are safe, for many states at once.
+        """A mask of the safe actions of many states.
 
         Parameters
         ----------
         states, remaining
-            States, indices, names or what the model's function knows them as, and what is left in each; either may
-            be one for all.  Indices are faster.
+            The states (indices, names, or states of the function that made the model) and their remaining budgets;
+            either may be one for all.  Indices are fastest.
 
         Returns
         -------
         array
             Booleans, one row per look-up and one column per action id: [n, num_actions], or for inputs of another
-            shape their common shape and then num_actions.  No row is empty.
+            shape their common shape, then num_actions.  No row is empty.
 
         Raises
         ------
         NoSafeAction
-            If any row would be empty; it names the first one and counts them.  Where empty rows are wanted, use
-            :meth:`choices`.
+            If any row would be empty; the message names the first one and counts them.  :meth:`choices` allows empty
+            rows.
         """
         if _plain(states) and _plain(remaining) and states.shape == remaining.shape and 0 < states.size <= FEW:
             return self._mask_few(states, remaining)
@@ -181,10 +181,10 @@ class Shield:
         return result.reshape(*shape, self.mdp.num_actions)
 
     def choices(self, remaining: int) -> Bools:
-        """Which choices of the model are allowed with ``remaining`` left, [num_choices].
+        """A mask of the choices of the model that are allowed with ``remaining`` left, [num_choices].
 
-        This is the whole table for one remaining budget, and the only one that has states without any safe action:
-        all choices of a state that needs more than ``remaining`` are False.
+        This is the whole table for one remaining budget.  Unlike other look-ups it includes states without a safe
+        action: all choices of a state that needs more than ``remaining`` are False.
 
         Examples
         --------
@@ -210,7 +210,7 @@ class Shield:
         Raises
         ------
         NoSafeAction
-            If the budget is less than the state needs; the message says how much that is.
+            If the budget is less than the state needs; the message has the need.
         ArgumentError
             If ``budget`` is negative, fractional, or above the cap of the minimal budget.
         """
@@ -227,7 +227,7 @@ class Shield:
         return states.astype(np.int64, copy=False), left
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
-        """The run after ``action`` led to ``next_state``; for many runs, arrays of both.
+        """The run after ``action`` led to ``next_state``; for many runs, both are arrays.
 
         Parameters
         ----------
@@ -236,14 +236,14 @@ class Shield:
         action, next_state
             Indices: numbers for one run, arrays for many.
         damage
-            The damage that was done; None for whatever the model says; for many runs, one entry each.
+            The damage of the step, one entry per run; None to look it up in the model.
 
         Raises
         ------
         ModelMismatch
-            If the model says that this cannot happen.
+            If the step is impossible in the model.
         ModelError
-            If the damage is not said where several are possible, or is not an integer 0 … 255.
+            If several damages are possible and none is given, or ``damage`` is not an integer 0 … 255.
 
         Examples
         --------
@@ -259,33 +259,32 @@ class Shield:
             return next_state, remaining - self._outcomes.damages(state, action, next_state, damage)
         try:
             return next_state, remaining - self._known[state, action, next_state, damage, type(damage)]
-        except (KeyError, TypeError):  # asked for the first time, or not by plain numbers
+        except (KeyError, TypeError):  # asked for the first time, or not with plain numbers
             s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
             return reached, remaining - self._outcomes.damage(s, a, reached, damage)
 
     # ------------------------------------------------------------------ policies and models inside the shield
 
     def is_feasible(self, policy: Any, budget: int | None = None) -> bool:
-        """Whether a policy never takes more than ``budget`` damage, from the initial states on (Theorem 1).
+        """Whether a policy never takes more than ``budget`` damage from the initial states (Theorem 1).
 
         Parameters
         ----------
         policy
-            An ``almostsure.Policy``, or the ``Solution`` that holds it; a table of actions, [num_states] or
+            An ``almostsure.Policy``, or the ``Solution`` that has it; a table of actions, [num_states] or
             [budgets, num_states]; a table of probabilities, [num_states, num_actions] or
-            [budgets, num_states, num_actions]; a mapping from states or from (state, remaining); or a
-            function of the state's number, or of it and what remains.  Functions and mappings answer with an
-            action or a distribution (a mapping from actions, or one number per action).
-            What is said about terminal states is ignored: nothing happens there.
+            [budgets, num_states, num_actions]; a mapping from states or from (state, remaining); or a function of the
+            state's index, or of it and the remaining budget.  Functions and mappings return an action or a
+            distribution (a mapping from actions, or one number per action).  Entries of terminal states are ignored.
         budget
             The budget at the start; by default the one that the policy carries.
         """
         return self.first_violation(policy, budget) is None
 
     def first_violation(self, policy: Any, budget: int | None = None) -> Violation | None:
-        """Where a policy first plays what is refused, most remaining first; None if it never does.
+        """The first refused choice that a policy may play, largest remaining budget first; None if there is none.
 
-        Takes what :meth:`is_feasible` takes.  Print the result.
+        It takes the same arguments as :meth:`is_feasible`.  Print the result.
         """
         return first_violation(self.mdp, self.minimal, policy, budget)
 
@@ -296,15 +295,15 @@ class Shield:
         return trim(self.minimal, budget)
 
     def restrict(self, budget: int) -> Restricted:
-        """The model on (state, remaining) with what is allowed there: nothing overspends.  See :func:`restrict`."""
+        """The model on (state, remaining) with the allowed choices: it cannot be overspent.  See :func:`restrict`."""
         from almostsure.shield.inside import restrict
 
         return restrict(self.minimal, budget)
 
     def random_policy(self, budget: int) -> Policy:
-        """The random shielded policy: with whatever remains, every action that is allowed is equally likely.
+        """The random shielded policy: for every remaining budget, all allowed actions are equally likely.
 
-        It never takes more than ``budget`` damage, and a learned or a solved policy should beat it.
+        It never takes more than ``budget`` damage.  It is a baseline that learned and solved policies should beat.
 
         Raises
         ------
@@ -323,7 +322,7 @@ class Shield:
         """
         mdp, budget = self.mdp, checks.require_budget(self.minimal, budget)
         size = 8 * (budget + 1) * mdp.num_choices
-        require(size, "the random shielded policy", "Ask shield.allowed as you go instead.")
+        require(size, "the random shielded policy", "Call shield.allowed in every step instead.")
         allowed = np.stack([self.choices(remaining) for remaining in range(budget + 1)]).astype(np.float64)
         counts = np.add.reduceat(allowed, mdp.choice_ptr[:-1].astype(np.int64), axis=1)
         allowed /= np.maximum(counts, 1.0)[:, mdp.choice_states()]
@@ -344,20 +343,19 @@ class Shield:
             return cls(minimal)
 
     def export_numpy(self, path: str | PathLike[str], budget: int | None = None) -> tuple[Path, Path]:
-        """Write a Python module and its table, which need NumPy and nothing of ours.
+        """Write a Python module and its table, which only need NumPy.
 
         Parameters
         ----------
         path
-            Where the module goes, ``robot/shield_table.py`` for example; the table lies beside it, as ``.npz``.
+            The path of the module, such as ``robot/shield_table.py``; the table is next to it, and ends in ``.npz``.
         budget
-            The largest remaining budget that it will be asked about; more is refused there.  By default 2³¹ − 2, or
-            the budget's cap.
+            The largest remaining budget that the module accepts.  By default 2³¹ − 2, or the cap.
 
         Returns
         -------
         tuple
-            The two paths.  The module has ``allowed(state, remaining)``, and fails as this shield does; its
+            The two paths.  The module has ``allowed(state, remaining)``, and raises errors as this shield does; its
             ``state_number`` finds a state by its name or by the values of its variables.
         """
         from almostsure.shield.export.budget import export_numpy
@@ -367,28 +365,27 @@ class Shield:
     def export_c(self, path: str | PathLike[str], budget: int | None = None, *, name: str = "almostsure") -> Path:
         """Write a self-contained C99 header with the function ``almostsure_allowed``; its comments explain it.
 
-        ``almostsure_state_named``, and ``almostsure_state`` where there are variables, find the number of a state.
+        ``almostsure_state_named``, and ``almostsure_state`` if there are variables, find the index of a state.
 
         Parameters
         ----------
         path
-            Where the header goes.
+            The path of the header.
         budget
-            The largest remaining budget that it will be asked about; more is refused there.  By default 2³¹ − 2, or
-            the budget's cap.
+            The largest remaining budget that the function accepts.  By default 2³¹ − 2, or the cap.
         name
-            What its names begin with, for those who include several.
+            The prefix of its names, for programs that include several headers.
 
         Returns
         -------
         Path
-            Where the header is.
+            The path of the header.
         """
         from almostsure.shield.export.budget import export_c
 
         return export_c(self, path, budget, name=name)
 
-    # ------------------------------------------------------------------ pieces
+    # ------------------------------------------------------------------ tables and errors
 
     def _ready_table(self) -> Table:
         if self._table is None:
@@ -397,17 +394,17 @@ class Shield:
         return self._table
 
     def _mask_few(self, states: Ints, remaining: Ints) -> Bools:
-        """The mask of so few look-ups that checking and preparing them would take the most of the time."""
+        """The mask of few look-ups, for which the general validation would take most of the time."""
         table = self._table or self._ready_table()
-        if np.count_nonzero(states.view(np.uint64) >= self.mdp.num_states):  # negative ones read as huge
-            look_ups(self.mdp, states, remaining)  # says which
+        if np.count_nonzero(states.view(np.uint64) >= self.mdp.num_states):  # negative ones are huge
+            look_ups(self.mdp, states, remaining)  # raises
         allowed = table.few(states, remaining)
         if allowed is None:
             self._refuse_first(states, remaining)
         return allowed
 
     def _refuse_first(self, states: Ints, remaining: Ints) -> NoReturn:
-        """Name the first look-up that has no safe action, and say how many there are."""
+        """Raise NoSafeAction for the first look-up without a safe action, and count them."""
         bad = (remaining < 0) | (self.minimal.of_state[states] > np.minimum(remaining, INFINITE - 1))
         at = int(np.argmax(bad))
         count = f" (the first of {np.count_nonzero(bad):,} such look-ups among {bad.size:,})" if bad.size > 1 else ""
@@ -418,7 +415,7 @@ class Shield:
         why = "no finite budget suffices there" if need == "needs ∞" else f"it {need}"
         raise no_safe_action(self.mdp, state, remaining, why, count=count)
 
-    # ------------------------------------------------------------------ for people
+    # ------------------------------------------------------------------ text
 
     def __repr__(self) -> str:
         values, counts = self._levels()
@@ -439,7 +436,7 @@ class Shield:
         )
 
     def _levels(self) -> tuple[Ints, Ints]:
-        """What choices need, and how many need it; those of the unknown do not count."""
+        """The needs of choices, and the number of choices with each; those of the unknown state are not counted."""
         last = self.mdp.choice_ptr[self._num_states()]
         return np.unique(self.minimal.of_choice[:last], return_counts=True)
 
@@ -460,5 +457,5 @@ class Shield:
 
 
 def _plain(values: object) -> TypeGuard[npt.NDArray[np.int64]]:
-    """Whether these are integers in a row."""
+    """Whether these are a one-dimensional array of int64."""
     return isinstance(values, np.ndarray) and values.dtype == INT64 and values.ndim == 1

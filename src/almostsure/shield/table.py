@@ -1,12 +1,12 @@
-"""Tables of k* from which many states are looked up at once.
+"""Tables of k* for looking up many states at once.
 
 The *dense* table has one row per state and one column per action id, in the narrowest unsigned type that holds every
-finite budget; its largest value stands for "never": for ∞, and for an action that the state does not have.  With
-few actions a row fits in one machine word (eight actions below a budget of 255), so that a look-up fetches one word
-instead of walking along a row, and compares all of its actions at once.
+finite budget.  Its largest value means "never": ∞, or an action that the state does not have.  With few actions a row
+fits into one machine word (eight actions below a budget of 255), so a look-up loads one word, and compares all actions
+at once.
 
-Where most states lack most actions, a dense table would be mostly "never"; then the *sparse* one, the model's own
-arrays, answers.
+If most states lack most actions, a dense table would mostly contain "never"; then the *sparse* one uses the arrays of
+the model.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from almostsure.model.arrays import spans
 from almostsure.model.mdp import Bools, Ints
 from almostsure.model.space import Space
 
-DENSE_ANYWAY = 1 << 20  # entries up to which the table is dense in any case
-DENSE_SHARE = 8  # otherwise at least one entry in so many must be a choice
+DENSE_ANYWAY = 1 << 20  # up to so many entries the table is always dense
+DENSE_SHARE = 8  # larger ones are dense if at least 1 in DENSE_SHARE entries is a choice
 
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]
 
 
 def table_of(mdp: Space, of_choice: Ints) -> Table:
-    """The table that suits the model."""
+    """A dense or a sparse table for the model."""
     entries = mdp.num_states * mdp.num_actions
     if entries <= max(DENSE_ANYWAY, DENSE_SHARE * mdp.num_choices):
         return DenseTable(mdp, of_choice)
@@ -36,9 +36,9 @@ def table_of(mdp: Space, of_choice: Ints) -> Table:
 
 
 class DenseTable:
-    """One row per state, one column per action.  States and budgets have been checked.
+    """One row per state, one column per action.  Callers validate states and budgets.
 
-    ``highest`` is the largest remaining budget that need be told apart from larger ones.
+    ``highest`` is the largest remaining budget that makes a difference; larger ones are treated like it.
     """
 
     __slots__ = ("_least", "_needed", "_num_actions", "_ones", "_wide", "_word", "highest")
@@ -58,10 +58,10 @@ class DenseTable:
             self._needed[:] = needed.reshape(-1, width)
         else:
             self._needed[mdp.choice_states(), mdp.choice_action] = needed
-        self._wide = self._least = np.zeros(0, np.int64)  # of the type of what remains; made when first needed
+        self._wide = self._least = np.zeros(0, np.int64)  # in the type of remaining budgets; filled on first use
 
     def allows(self, states: Ints, remaining: Ints) -> Bools:
-        """Which actions are allowed, [n, num_actions]; ``remaining`` is [n] or one number for all, 0 … highest."""
+        """A mask of the allowed actions, [n, num_actions]; ``remaining`` is [n] or one number for all, 0 … highest."""
         dtype, width = self._needed.dtype, self._needed.shape[1]
         if self._word is None:
             rows = self._needed.take(states, axis=0, mode="clip")
@@ -76,21 +76,21 @@ class DenseTable:
         return flat.reshape(-1, width)[:, : self._num_actions]
 
     def few(self, states: Ints, remaining: Ints) -> Bools | None:
-        """The same for a few states, with whatever left; None where one of them has no action that is allowed."""
+        """The same for a few states and any remaining budgets; None if a state has no allowed action."""
         if self._needed.size > DENSE_ANYWAY:
             return _unless_empty(self.allows(states, np.clip(remaining, 0, self.highest)), remaining)
         if not self._least.size:
             self._wide = self._needed[:, : self._num_actions].astype(np.int64)
             self._least = self._wide.min(axis=1)
-        most = np.minimum(remaining, self.highest)  # no budget pays for what is never safe
-        if np.count_nonzero(self._least.take(states) > most):  # faster than any() where there are few
+        most = np.minimum(remaining, self.highest)  # "never" is refused with any budget
+        if np.count_nonzero(self._least.take(states) > most):  # faster than any() for few
             return None
         allowed: Bools = self._wide.take(states, axis=0) <= most[:, None]
         return allowed
 
 
 class SparseTable:
-    """The choices of each state, as the model stores them; it answers as the dense table does."""
+    """The choices of each state as the model stores them, with the interface of the dense table."""
 
     __slots__ = ("_mdp", "_needed", "highest")
 
@@ -99,7 +99,7 @@ class SparseTable:
         self.highest = INFINITE - 1
 
     def allows(self, states: Ints, remaining: Ints) -> Bools:
-        """Which actions are allowed, [n, num_actions]."""
+        """A mask of the allowed actions, [n, num_actions]."""
         result = np.zeros((states.size, self._mdp.num_actions), np.bool_)
         choice, owner = spans(self._mdp.choice_ptr, states)
         most = remaining[owner] if remaining.ndim else remaining
@@ -107,7 +107,7 @@ class SparseTable:
         return result
 
     def few(self, states: Ints, remaining: Ints) -> Bools | None:
-        """Which actions are allowed, [n, num_actions]."""
+        """The same for any remaining budgets; None if a state has no allowed action."""
         return _unless_empty(self.allows(states, np.minimum(remaining, self.highest)), remaining)
 
 
@@ -122,7 +122,7 @@ _WORDS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
 def _padded(num_actions: int, itemsize: int) -> int:
-    """The row length: filled up to a machine word where it fits into one."""
+    """The row length, padded to a machine word if the row fits into one."""
     for size in _WORDS:
         if num_actions * itemsize <= size:
             return size // itemsize

@@ -1,7 +1,7 @@
-"""For tests and benchmarks of code that uses this package.
+"""Tools for tests and benchmarks of code that uses this package.
 
-- :func:`check_shielded_env` finds the classic mistakes of shielded Gymnasium environments;
-- :func:`mdps` and :func:`transitions` are Hypothesis strategies for small, hostile models
+- :func:`check_shielded_env` finds common mistakes of shielded Gymnasium environments;
+- :func:`mdps` and :func:`transitions` are Hypothesis strategies for small models with many special cases
   (:mod:`almostsure.testing.models`); they need the extra ``test``;
 - :func:`random_union` draws thousands of small random models as one (:mod:`almostsure.testing.unions`);
 - :func:`chain`, :func:`garnet`, :func:`grid_family`, :func:`ladder` and :func:`rings` are seeded families of models of

@@ -1,7 +1,7 @@
-"""Finds the classic mistakes of shielded environments, by playing them.
+"""``check_shielded_env``: finds common mistakes of shielded environments by playing them.
 
-It plays what the masks allow, resets in the middle of episodes and at their ends, tries what the masks forbid, and
-compares what the environment says with what a budget must do.
+It plays allowed actions, resets in the middle of episodes and at their ends, tries forbidden actions, and compares the
+reported damage and remaining budget.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Checked(NamedTuple):
-    """What was played, and found to be well."""
+    """The episodes that were played, without finding a mistake."""
 
     episodes: int
     steps: int
     budget: int
-    worst: int  # the most damage of an episode
+    worst: int  # the largest damage of an episode
 
 
 @names_right_word
 def check_shielded_env(env: Any, *, episodes: int = 20, steps: int = 200, seed: int = 0) -> Checked:
-    """Check a shielded environment: one in :class:`almostsure.gym.ShieldedEnv`, or one that does the same.
+    """Check a shielded environment: one in :class:`almostsure.gym.ShieldedEnv`, or one that behaves like it.
 
-    It must have ``action_masks()``, found through its wrappers, and in its ``info`` the ``damage`` of the step and
-    what is ``remaining``; an ``action_mask`` there must be the same.
+    It must have ``action_masks()``, perhaps in a wrapper, and its ``info`` must have the ``damage`` of the step and the
+    ``remaining`` budget; an ``action_mask`` in ``info`` must be the same mask.
 
     Parameters
     ----------
     env
-        The environment, with whatever wrappers it has in use.
+        The environment, with all wrappers with which it is used.
     episodes, steps
-        How many episodes to play, and at most how many steps of each.
+        The number of episodes to play, and the largest number of steps of each.
     seed
-        Seed of the environment and of the actions that are played.
+        Seed of the environment and of the actions.
 
     Returns
     -------
     Checked
-        What was played.
+        The numbers of episodes and steps, the budget, and the largest damage.
 
     Raises
     ------
     ModelError
-        At the first mistake; the message says what, where, and what to do.
+        At the first mistake; the message says what is wrong, where, and what to do.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def check_shielded_env(env: Any, *, episodes: int = 20, steps: int = 200, seed: 
     for episode in range(check_budget(episodes, "episodes")):
         run = _Episode(env, rng, f"episode {episode + 1}", answers)
         budget = run.begin(seed if episode == 0 else None, budget)
-        length = steps if episode % 3 else max(steps // 10, 1)  # some are left in the middle
+        length = steps if episode % 3 else max(steps // 10, 1)  # some are reset in the middle
         while run.step_number < length and not run.over:
             run.step()
         played, worst = played + run.step_number, max(worst, budget - run.remaining)
@@ -90,12 +90,12 @@ class _Episode:
     def __init__(self, env: Any, rng: np.random.Generator, name: str, answers: set[str]) -> None:
         self.env, self.rng, self.name = env, rng, name
         self.shielded = shielded_in(env)
-        self.answers = answers  # how forbidden actions were answered so far: "refused" or "replaced"
+        self.answers = answers  # the answers to forbidden actions so far: "refused" or "replaced"
         self.step_number, self.remaining, self.over = 0, 0, False
         self.mask: Mask = np.zeros(0, np.bool_)
 
     def begin(self, seed: int | None, budget: int | None) -> int:
-        """Reset, and check that the whole budget is there again."""
+        """Reset, and check that the whole budget is restored."""
         observation, info = self._call(self.env.reset, seed=seed)
         damage = info.get("damage", 0)
         if damage:
@@ -105,13 +105,13 @@ class _Episode:
             _fail(
                 "budget not reset",
                 f"{self.remaining} remain after reset() ({self._where()}), but {budget} did after the first one. "
-                "Every reset must start with the whole budget, also of an episode that was left or cut",
+                "Every reset must restore the whole budget, also after an episode that was not finished",
             )
         self._look(observation, info)
         return self.remaining
 
     def step(self) -> None:
-        """Play something that is allowed, and check what it did."""
+        """Play an allowed action, and check the step."""
         self._try_forbidden()
         action = int(self.rng.choice(np.flatnonzero(self.mask)))
         self.step_number += 1
@@ -144,7 +144,7 @@ class _Episode:
         self._compare()
 
     def _compare(self) -> None:
-        """Hold the mask against the shield, where there is one, and what remains against the wrapper."""
+        """Compare mask and remaining budget with those of the ``ShieldedEnv``, if there is one."""
         if self.shielded is None:
             return
         counted = self.shielded.remaining
@@ -156,22 +156,22 @@ class _Episode:
             _fail(
                 "mask not aligned",
                 f"action_masks() is {self.mask.tolist()} outside and {inner.tolist()} at the shield ({self._where()}). "
-                "A wrapper renumbers actions: put it inside of ShieldedEnv",
+                "A wrapper renumbers actions: put it inside ShieldedEnv",
             )
 
     def _try_forbidden(self) -> None:
-        """Something forbidden must be refused or replaced, never played; tried on a copy."""
+        """Check on a copy that a forbidden action is refused or replaced, never played."""
         forbidden = np.flatnonzero(~self.mask)
         if not forbidden.size or self.rng.random() > 0.2:
             return
         try:
             twin = copy.deepcopy(self.env)
         except Exception:
-            return  # an environment that cannot be copied is not tried
+            return  # environments that cannot be copied are not checked
         action = int(self.rng.choice(forbidden))
         inner = shielded_in(twin)
         if inner is not None:
-            inner.ledger.sinks.clear()  # a trial is nothing to be recorded
+            inner.ledger.sinks.clear()  # the trial is not recorded
         try:
             info = twin.step(action)[4]
         except (AlmostSureError, ValueError, AssertionError):
@@ -180,17 +180,17 @@ class _Episode:
         executed = info.get("executed_action")
         if not info.get("replaced") or executed is None or not self.mask[int(executed)]:
             why = (
-                f"action {action} is not allowed, and the environment neither refused it nor said in info['replaced'] "
-                "and info['executed_action'] which allowed one it played instead"
+                f"action {action} is not allowed, and the environment neither refused it nor reported in "
+                "info['replaced'] and info['executed_action'] which allowed one it played instead"
             )
             self._fail("forbidden action played", why, action)
         self._answered("replaced", action)
 
     def _answered(self, answer: str, action: int) -> None:
-        """Forbidden actions must all be answered alike, and as ShieldedEnv was told."""
+        """Check that all forbidden actions are answered alike, and as ShieldedEnv is configured."""
         self.answers.add(answer)
-        told = {"raise": "refused", "replace": "replaced"}
-        if len(self.answers) > 1 or (self.shielded is not None and told[self.shielded.guarded.forbidden] != answer):
+        expected = {"raise": "refused", "replace": "replaced"}
+        if len(self.answers) > 1 or (self.shielded is not None and expected[self.shielded.guarded.forbidden] != answer):
             _fail(
                 "forbidden actions answered in two ways",
                 f"the forbidden action {action} was {answer} ({self._where(action)}), and others were not: they must "
@@ -199,14 +199,14 @@ class _Episode:
 
     def _whole(self, info: dict[str, Any], key: str) -> int:
         if key not in info:
-            _fail(f"no {key}", f"info must hold {key!r}; it has {', '.join(map(str, info)) or 'nothing'}")
+            _fail(f"no {key}", f"info must have {key!r}; it has {', '.join(map(str, info)) or 'nothing'}")
         value = info[key]
         if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
             _fail(f"{key} is not an integer", f"info[{key!r}] is {value!r} ({self._where()}); count in whole units")
         return int(value)
 
     def _call(self, function: Any, *arguments: Any, **named: Any) -> Any:
-        """Call the environment; what it refuses itself is explained further."""
+        """Call the environment, and explain errors of its shield."""
         where = self._where(*arguments)
         try:
             return function(*arguments, **named)
@@ -219,11 +219,11 @@ class _Episode:
             _fail(what, f"{error} ({where})", error)
 
     def _renumbered(self, action: int | None = None) -> str:
-        """A hint where the environment seems to number its actions otherwise than the model."""
+        """A hint that the environment may number its actions in another order than the model."""
         if action is None or self.shielded is None:
             return ""
         return (
-            f" If the map is the right one: does the environment number its actions as the model does? Here action "
+            f" If it is the right model, check whether the environment numbers its actions in the same order: action "
             f"{action} was played; compare mdp.action_names with the environment's"
         )
 

@@ -1,15 +1,15 @@
-"""Seeded random and regular families of models, for tests and benchmarks, made without loops over states.
+"""Seeded random and regular families of models, for tests and benchmarks, built without loops over states.
 
 ==================  ===================================================================================
 :func:`garnet`      random sparse models after Archibald, McKinnon and Thomas, with tunable damage
-:func:`ladder`      every budget 0, 1, …, levels, with ways back, so that nothing is acyclic
-:func:`chain`       the longest dependency: every state waits for the next one
-:func:`rings`       cycles within cycles, all connected by damage-free steps
+:func:`ladder`      minimal budgets 0, 1, …, levels, with edges back, so that it is not acyclic
+:func:`chain`       the longest dependency: every state depends on the next one
+:func:`rings`       nested cycles, all connected by steps without damage
 ==================  ===================================================================================
 
-``connected=True`` adds a reset to the initial state to every state, as an action nobody is better off with: the
-budgets stay the same, and the whole model becomes one strongly connected component, which defeats solvers that
-only split a model into components.
+``connected=True`` adds to every state an action that resets to the initial state, and never improves a policy.  The
+minimal budgets stay the same, and the whole model becomes one strongly connected component, which is hard for solvers
+that only decompose a model into components.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from almostsure.model.build.transitions import from_transitions
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP, Ints
 
-# Outcomes: states, action, next states, probability, reward and damage; numbers stand for all states.
+# Outcomes: states, action, next states, probability, reward and damage; a number applies to all states.
 Parts = list[tuple[Ints, int, Ints, float, float, int | Ints]]
 
 
@@ -44,18 +44,17 @@ def garnet(
     Parameters
     ----------
     num_states, num_actions, branching
-        Sizes.  Successors are drawn with replacement, so a choice may have a few outcomes less, or several to
-        one successor.
+        Sizes.  Successors are drawn with replacement, so a choice may have fewer outcomes, or several to one successor.
     seed
         Seed of the random numbers.
     damage_rate, max_damage
-        Share of outcomes that hurt, and the largest damage; damages are uniform in 1 … max_damage.
+        Share of outcomes with damage, and the largest damage; damages are uniform in 1 … max_damage.
     terminal_rate
         Share of terminal states.  The last state is terminal unless it is 0, in which case none is.
     reward_scale
         Rewards are normal with this standard deviation.
     reach
-        How far away successors may be, as a difference of indices (modulo num_states); anywhere by default.
+        The largest distance of successors, as a difference of indices (modulo num_states); unlimited by default.
         Small values make long dependencies.
 
     Examples
@@ -91,18 +90,18 @@ def garnet(
 def ladder(levels: int, *, width: int = 1, connected: bool = False, shuffled_seed: int | None = None) -> MDP:
     """A model whose states need the budgets 0, 1, …, ``levels``.
 
-    There are ``levels + 1`` rungs of ``width`` states, and the end.  On rung i one can climb down with damage 1
-    (on rung 0 leave, without damage), or circle: along the rung without damage, at the risk of falling back up
-    to rung i + 1, so circling never pays.  The model starts on the highest rung.
+    There are ``levels + 1`` rungs of ``width`` states, and a terminal state.  From rung i one action leads down with
+    damage 1 (from rung 0 to the end, without damage).  The other one circles: it leads along the rung without damage,
+    but may lead back to rung i + 1, so it never lowers the need.  The model starts on the highest rung.
 
     Parameters
     ----------
     levels
-        The largest budget, at least 0.
+        The largest minimal budget, at least 0.
     width
         States per rung.
     connected
-        Add the resets that make the model one strongly connected component, but for its end.
+        Add the resets that make the model one strongly connected component, except for its end.
     shuffled_seed
         Renumber the states at random with this seed.
 
@@ -123,7 +122,7 @@ def ladder(levels: int, *, width: int = 1, connected: bool = False, shuffled_see
     parts: Parts = [
         (every, climb, below, 1.0, 1.0, (rung > 0).astype(np.int64)),
         (every, circle, beside, 0.5, 0.0, 0),
-        (every, circle, above, 0.5, 0.0, np.where(above == every, 1, 0)),  # on top one falls on one's head
+        (every, circle, above, 0.5, 0.0, np.where(above == every, 1, 0)),  # on the top rung, a self-loop with damage
     ]
     return _joined(parts, count, start=count - 1, connected=connected, shuffled_seed=shuffled_seed)
 
@@ -132,17 +131,16 @@ def ladder(levels: int, *, width: int = 1, connected: bool = False, shuffled_see
 def chain(length: int, *, damage: int = 1, connected: bool = False, shuffled_seed: int | None = None) -> MDP:
     """States 0, 1, …, ``length`` − 1 and the end, each a step with ``damage`` from the next.
 
-    State i needs the budget ``damage * (length − i)``.  With damage 0, k* is 0 everywhere, and an engine
-    still has to go the whole length.
+    State i needs the budget ``damage * (length − i)``.  With damage 0, k* is 0 for all states.
 
     Parameters
     ----------
     length
-        How many steps it is to the end, at least 1.
+        The number of steps to the end, at least 1.
     damage
         The damage of every step.
     connected
-        Add the resets that make the model one strongly connected component, but for its end.
+        Add the resets that make the model one strongly connected component, except for its end.
     shuffled_seed
         Renumber the states at random with this seed.
 
@@ -162,19 +160,19 @@ def chain(length: int, *, damage: int = 1, connected: bool = False, shuffled_see
 
 @names_right_word
 def rings(depth: int, *, size: int = 3, connected: bool = False, shuffled_seed: int | None = None) -> MDP:
-    """Rings within rings, whose damage-free steps alone connect everything to everything.
+    """Nested rings; steps without damage alone make them strongly connected.
 
-    There are ``depth`` rings of ``size`` states; ring i, counted from the innermost, needs the budget i.  One can
-    walk around a ring, and nature may throw the walker one ring in or out; beyond the outermost ring is a wall
-    that hurts, so whoever only walks will be hurt for ever.  One can step a ring further in, with damage 1.  On the
-    innermost ring one can also walk without being thrown, or leave.  The model starts on the outermost ring.
+    There are ``depth`` rings of ``size`` states; ring i, counted from the innermost, needs the budget i.  Walking leads
+    around a ring, or by chance one ring inwards or outwards; on the outermost ring the latter is damage 1 instead, so
+    an agent that only walks takes damage again and again.  Stepping in leads one ring inwards, with damage 1.  On the
+    innermost ring the agent can also walk deterministically, or leave.  The model starts on the outermost ring.
 
     Parameters
     ----------
     depth, size
-        Number of rings, and of states on each.
+        The number of rings, and of states per ring.
     connected
-        Add the resets that make the model one strongly connected component, but for its end.
+        Add the resets that make the model one strongly connected component, except for its end.
     shuffled_seed
         Renumber the states at random with this seed.
 
@@ -209,7 +207,7 @@ def _joined(parts: Parts, count: int, *, start: int, connected: bool, shuffled_s
     if connected:
         every = np.arange(count, dtype=np.int64)
         reset = 1 + max(part[1] for part in parts)
-        # With damage, as the start may need no budget itself: no choice gets better by it.
+        # With damage, since the start may need 0: so the reset never lowers a need.
         parts = [*parts, (every, reset, np.full(count, start), 1.0, 0.0, 1)]
     sizes = [part[0].size for part in parts]
     s, a, t, p, r, d = (

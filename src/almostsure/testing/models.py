@@ -7,9 +7,9 @@
 ...     assert mdp.num_outcomes >= mdp.num_choices
 >>> test_every_choice_has_outcomes()
 
-The models are small and hostile: states from which all damage is unbounded, damage-free cycles, dead ends,
-single states, parts that nobody reaches, several outcomes to one successor, different actions in every state.
-They shrink towards few states, no damage and no reward.
+The models are small and have many special cases: states with unavoidable damage, cycles without damage, dead ends,
+single states, unreachable parts, several outcomes to one successor, different actions per state.  They shrink towards
+few states, no damage and no reward.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Transitions(NamedTuple):
         return {"num_states": self.num_states, "terminal": self.terminal, "initial": self.initial}
 
     def build(self) -> MDP:
-        """The model that has these outcomes."""
+        """The model with these outcomes."""
         return from_transitions(*self.columns, **self.options)
 
 
@@ -79,12 +79,12 @@ def mdps(
     Parameters
     ----------
     max_states, max_actions, max_outcomes
-        Largest number of states, of actions altogether, and of entries per choice.
+        The largest numbers of states, of distinct actions, and of entries per choice.
     max_damage
-        Largest damage of an outcome.
+        The largest damage of an outcome.
     proper
-        Only models in which every policy reaches a terminal state with probability one, as the paper assumes.
-        Without it, anything may happen for ever.
+        Only models in which every policy is proper: it reaches a terminal state with probability one, as the paper
+        assumes.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def transitions(
     max_damage: int = 5,
     proper: bool = False,
 ) -> Transitions:
-    """What :func:`mdps` builds its models from, with the same parameters: for tests of constructors.
+    """The transitions from which :func:`mdps` builds models, with the same parameters: for tests of constructors.
 
     Entries are not merged: an outcome may be listed several times, and a terminal state has no entries.
 
@@ -140,7 +140,7 @@ def transitions(
 
 
 def _action_sets(max_actions: int, *, at_least: int) -> st.SearchStrategy[list[int]]:
-    """Which actions a state has; none makes it terminal."""
+    """The actions of a state; a state without actions is terminal."""
     some = st.lists(st.integers(0, max_actions - 1), min_size=at_least, max_size=max_actions, unique=True)
     return some.map(sorted)
 
@@ -148,7 +148,7 @@ def _action_sets(max_actions: int, *, at_least: int) -> st.SearchStrategy[list[i
 def _outcome_lists(
     count: int, max_outcomes: int, max_damage: int, *, above: int | None
 ) -> st.SearchStrategy[list[tuple[int, int, int, int]]]:
-    """Successor, weight, twice the reward, and damage; ``above`` a state, the first leads to a later one."""
+    """Successor, weight, twice the reward, and damage; the first successor is above the state ``above``, if given."""
 
     def outcomes(first: int) -> st.SearchStrategy[tuple[int, int, int, int]]:
         return st.tuples(

@@ -1,7 +1,7 @@
-"""Thousands of small random models as one.
+"""``random_union``: thousands of small random models as one.
 
-A *union* is made of models that do not touch each other, so that one call solves them all.  It is drawn with NumPy and
-nothing of the package, so that plain twins can sweep over its raw columns.
+A *union* is a disjoint union of models, so one call solves them all.  It is drawn with NumPy, without the model classes
+of this package, so that plain twins can use its raw columns.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from almostsure.model.mdp import MDP
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-DAMAGE_RATES = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0)  # of whole models: nothing damaging … everything damaging
+DAMAGE_RATES = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0)  # the share of outcomes with damage, per model
 TERMINAL_RATES = (0.0, 0.1, 0.3)
-ONWARD = (0.0, 0.5, 0.95)  # how often an outcome leads to the next state instead of anywhere: random … chains
+ONWARD = (0.0, 0.5, 0.95)  # the share of outcomes to the next state instead of a random one: graphs … chains
 REWARDS = tuple(half / 2 for half in range(-4, 5))
 
 
 class Union(NamedTuple):
-    """The outcomes of many models, sorted by choice; terminal states have a harmless loop."""
+    """The outcomes of many models, sorted by choice; terminal states have a self-loop without damage."""
 
     state: Numbers  # [outcomes]
     action: Numbers
@@ -46,7 +46,7 @@ class Union(NamedTuple):
 
     @property
     def columns(self) -> tuple[Any, ...]:
-        """What ``from_transitions`` takes, without the loops of terminal states."""
+        """The arguments of ``from_transitions``, without the loops of terminal states."""
         kept = ~self.is_terminal[self.state]
         return tuple(column[kept] for column in self[:6])
 
@@ -61,11 +61,11 @@ class Union(NamedTuple):
         return np.repeat(np.arange(self.num_states), np.diff(self.choice_ptr))
 
     def build(self, **more: Any) -> MDP:
-        """All of it as one model; ``more`` goes to ``from_transitions``."""
+        """The union as one model; ``more`` is passed to ``from_transitions``."""
         return from_transitions(*self.columns, num_states=self.num_states, terminal=self.terminal, **more)
 
     def model(self, number: int) -> Union:
-        """One of the models, alone."""
+        """One of the models, as a union of its own."""
         low, high = int(self.first[number]), int(self.first[number + 1])
         choices = self.choice_ptr[low : high + 1]
         outcomes = self.outcome_ptr[choices[0] : choices[-1] + 1]
@@ -88,19 +88,19 @@ def random_union(
     damages: Sequence[int] = (1,),
     rewards: Sequence[float] = REWARDS,
 ) -> Union:
-    """``models`` models of 1 … ``states`` states each, which have different sets of ``actions``.
+    """``models`` models of 1 … ``states`` states each, whose states have different sets of ``actions``.
 
-    Each model has its own share of terminal states, of harmful outcomes, and of steps that lead one state on: from
-    lines, where every unit of damage is counted, to graphs in which one gets from anywhere to anywhere.
+    Each model has its own shares of terminal states, of damaging outcomes, and of outcomes that lead to the next state:
+    from chains to random graphs.
 
     Parameters
     ----------
     rng, models
-        The source of random numbers; and how many models.
+        The random number generator; and the number of models.
     states, actions, outcomes
-        The most of each, per model and per choice.
+        The largest numbers of states per model, of actions per state, and of outcomes per choice.
     damages, rewards
-        What is drawn from.
+        The values to draw from.
 
     Examples
     --------
@@ -123,8 +123,8 @@ def random_union(
     onward = rng.random(choice.size) < rng.choice(ONWARD, models)[model]
     last = first[model + 1] - 1
     target = np.where(onward, np.minimum(owner + 1, last), rng.integers(first[model], last + 1))
-    hurts = rng.random(choice.size) < rng.choice(DAMAGE_RATES, models)[model]
-    damage = np.where(hurts, rng.choice(damages, choice.size), 0)
+    damaging = rng.random(choice.size) < rng.choice(DAMAGE_RATES, models)[model]
+    damage = np.where(damaging, rng.choice(damages, choice.size), 0)
     reward = rng.choice(rewards, choice.size)
     ended = is_terminal[owner]
     target[ended], damage[ended], reward[ended] = owner[ended], 0, 0.0

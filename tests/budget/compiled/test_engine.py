@@ -1,4 +1,4 @@
-"""The compiled engine where it could be slow or wrong: structures at size, interruptions, limits."""
+"""The compiled engine in hard cases: large structures, interruptions, limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MILLION = 1_000_000
 
 
 def support_of(outcomes_of_choice, successor, damage, choices_of_state=None):
-    """A support without the model around it: for sizes at which building one would take longer than solving it."""
+    """A support without a model, for sizes at which building the model would take longer than solving it."""
     outcome_ptr = np.append(0, np.cumsum(outcomes_of_choice)).astype(np.int32)
     per_state = np.ones(outcome_ptr.size - 1, int) if choices_of_state is None else choices_of_state
     arrays = {
@@ -50,7 +50,7 @@ def proved(mdp, **options):
 
 
 def long_chain(order, damage, *, ways_back):
-    """``order[i]`` is followed by ``order[i + 1]``, the last by the end; ways back cost as much and lead anywhere."""
+    """``order[i]`` leads to ``order[i + 1]``, the last to the end; edges back cost the same and lead anywhere."""
     length = order.size
     after = np.empty(length + 1, np.int64)
     after[order] = np.append(order[1:], length)
@@ -78,7 +78,7 @@ ORDERS = {
 @pytest.mark.parametrize("ways_back", [False, True], ids=["acyclic", "one component"])
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 def test_a_million_levels(order, ways_back, damage):
-    """Without ways back everything is peeled; with them, every state waits for its own level."""
+    """Without edges back all states are peeled; with them, every state waits for its own level."""
     answer = solve(long_chain(order, damage, ways_back=ways_back))
     np.testing.assert_array_equal(answer.of_state[order], damage * np.arange(MILLION, 0, -1))
     assert answer.of_state[-1] == 0
@@ -86,7 +86,7 @@ def test_a_million_levels(order, ways_back, damage):
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 def test_a_million_steps_without_damage_into_a_trap(order):
-    """Level 0 alone has a dependency as long as the model."""
+    """Level 0 alone has a chain of dependencies as long as the model."""
     support = long_chain(order, 0, ways_back=False)
     damage = support.damage.copy()
     damage[-1] = 1
@@ -117,18 +117,18 @@ def test_cycles_within_cycles(depth, size):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_few_are_ruled_out_by_each_sweep(seed, monkeypatch):
-    """A chain in bad order into a trap, beside one state that is safe: the ranks of all sweeps prove ∞ together."""
+    """A chain in bad order into a trap, beside a safe state: the ranks of all sweeps together prove ∞."""
     order = 1 + np.random.default_rng(seed).permutation(15)
     damage = np.append(np.zeros(14, int), 1)
     after = np.append(order[1:], order[-1])
     mdp = from_transitions(order, np.zeros(15), after, np.ones(15), np.zeros(15), damage, terminal=[0])
     assert proved(mdp).tolist() == [0] + [INFINITE] * 15
-    monkeypatch.setattr(engine, "_Compact", None)  # nothing is left to look at level by level
+    monkeypatch.setattr(engine, "_Compact", None)  # no state is left for the higher levels
     assert proved(mdp).tolist() == [0] + [INFINITE] * 15
 
 
 def test_progress_tells_how_many_are_settled(monkeypatch):
-    """After every level above 0: the states that need no more than it."""
+    """After every level above 0: the number of states that need at most that level."""
     monkeypatch.setattr(engine, "PATIENCE", 0)
     mdp = ladder(5, connected=True)
     needs, told = minimal_budget(mdp, backend="plain").of_state, []
@@ -161,8 +161,8 @@ def test_everything_damaging_and_no_end():
     assert (proved(garnet(50_000, damage_rate=1, terminal_rate=0)) == INFINITE).all()
 
 
-def test_a_hub_that_everybody_reaches_and_that_reaches_everybody():
-    """One choice with a hundred thousand outcomes is not looked at again from the start at every level."""
+def test_a_hub_that_all_states_reach_and_that_reaches_all_states():
+    """A choice with a hundred thousand outcomes is not examined from its first outcome at every level."""
     count = 100_000
     mdp = chain(count, connected=True)
     choice = mdp.outcome_choices()
@@ -176,7 +176,7 @@ def test_a_hub_that_everybody_reaches_and_that_reaches_everybody():
     assert v[count + 1] == count  # the hub's worst outcome is the head of the chain
 
 
-def test_many_outcomes_a_choice(crowds, algorithm_1_of_crowd):
+def test_many_outcomes_per_choice(crowds, algorithm_1_of_crowd):
     crowd = crowds(150, 50, max_damage=4, max_states=60, max_choices=2, max_outcomes=60)
     expected = algorithm_1_of_crowd(crowd)
     np.testing.assert_array_equal(solve(crowd.mdp.support).of_choice, expected)
@@ -247,7 +247,7 @@ def test_a_level_that_does_not_fit_is_an_error(far_away):
 
 @pytest.fixture(scope="module")
 def hard(crowds, algorithm_1_of_crowd):
-    """Needs every kernel: level 0 is long and in bad order, some is peeled, the rest takes many levels."""
+    """Needs all kernels: level 0 is long and in bad order, some states are peeled, the rest takes many levels."""
     crowd = crowds(300, 60, max_damage=3, max_states=12)
     mdp, k = crowd.mdp, algorithm_1_of_crowd(crowd)
     length = 3000
@@ -261,10 +261,10 @@ def hard(crowds, algorithm_1_of_crowd):
 
 
 def check_kept(mdp, truth, error):
-    """What is kept is exact up to its cap, proved by its certificate, and says so."""
+    """The partial result is exact up to its cap, as its certificate proves, and its text says so."""
     kept = error.kept
     if kept is None:
-        assert "nothing could be kept" in str(error)
+        assert "there is no partial result" in str(error)
         return -1
     np.testing.assert_array_equal(kept.of_choice, np.where(truth > kept.cap, INFINITE, truth))
     check_minimal_budget(mdp, kept)
@@ -302,7 +302,7 @@ KERNELS = ("first_sweep", "sweep", "spread", "peel", "extract", "file_witnesses"
 @pytest.mark.parametrize("cap", [None, 2])
 @pytest.mark.parametrize("name", KERNELS)
 def test_interrupted_in_a_kernel(hard, name, cap, monkeypatch):
-    """Python hears of Ctrl-C when the kernel returns; raised there, it does not depend on which thread it meets."""
+    """Python handles Ctrl-C when the kernel returns; raised there, it does not depend on the thread."""
     mdp, truth = hard
     home = next(module for module in (level_zero, peeling, compact, higher_levels) if hasattr(module, name))
     real = getattr(home, name)
@@ -322,7 +322,7 @@ def test_interrupted_in_a_kernel(hard, name, cap, monkeypatch):
 
 
 def test_interrupted_while_compiling_nothing_is_kept(monkeypatch):
-    """The kernels are compiled on a small model, whose answer is nobody's."""
+    """The kernels are compiled by solving a small model, whose answer must not be returned."""
     real = higher_levels.advance
 
     def interrupted(*arguments):
@@ -331,7 +331,7 @@ def test_interrupted_while_compiling_nothing_is_kept(monkeypatch):
 
     monkeypatch.setattr(engine, "_is_warm", False)
     monkeypatch.setattr(higher_levels, "advance", interrupted)
-    with pytest.raises(Interrupted, match="nothing could be kept") as caught:
+    with pytest.raises(Interrupted, match="there is no partial result") as caught:
         minimal_budget(chain(5000), backend="compiled")
     assert caught.value.kept is None
 
@@ -343,7 +343,7 @@ def test_interrupted_is_a_keyboard_interrupt(hard, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(level_zero, "first_sweep", raise_interrupt)
-    with pytest.raises(KeyboardInterrupt, match="nothing could be kept"):
+    with pytest.raises(KeyboardInterrupt, match="there is no partial result"):
         minimal_budget(hard[0], backend="compiled")
 
 
@@ -351,7 +351,7 @@ def test_interrupted_is_a_keyboard_interrupt(hard, monkeypatch):
 
 
 def test_kernels_are_cached_and_let_other_threads_run():
-    """Both halves of a sweep run at once, and nobody waits for the compiler twice."""
+    """The two halves of a sweep run at the same time, and kernels are compiled only once."""
     found = {
         f"{module.__name__}.{name}": kernel.compiled() if isinstance(kernel, Kernel) else kernel
         for module in (compact, higher_levels, level_zero, peeling)
@@ -363,8 +363,8 @@ def test_kernels_are_cached_and_let_other_threads_run():
     assert not [name for name, kernel in found.items() if type(kernel._cache).__name__ == "NullCache"]
 
 
-def test_limits_lie_where_they_were_measured():
-    """They decide how long it takes and how often it reports, not what comes out; see tests/model/test_limits.py."""
+def test_limits_have_their_measured_values():
+    """They affect the running time and how often progress is reported, not results; see tests/model/test_limits.py."""
     assert (engine.SLOW_SWEEPS, engine.FEW, engine.PATIENCE) == (8, 1 / 16, 2**21)
     assert (engine.THREADS, engine.ROUNDS, peeling.NEVER) == (2, 4, 2**40)
 
@@ -378,7 +378,7 @@ def test_strides(sizes, width):
     assert plain(peeling.stride)(np.append(0, np.cumsum(sizes))) == width
 
 
-def test_what_is_left_is_measured_and_sorted():
+def test_the_compact_game_is_measured_and_sorted():
     """Of three states with 2, 1 and 3 choices, the first and the last are doomed."""
     game = Game(np.array([0, 2, 3, 6]), np.array([0, 1, 3, 9, 10, 14, 16]), np.zeros(16, int), np.zeros(16, np.uint8))
     assert plain(compact.measure)(game, np.array([1, 0, 1])) == (5, 10, 4)
@@ -418,7 +418,7 @@ print(resident("VmHWM") - before, estimate(support))
 
 
 @pytest.mark.parametrize("damage_rate", [0.1, 0.3])  # almost all 0, almost all ∞
-def test_memory_stays_below_the_estimate_and_sixteen_bytes_an_outcome(damage_rate, tmp_path):
+def test_memory_stays_below_the_estimate_and_sixteen_bytes_per_outcome(damage_rate, tmp_path):
     if not os.access("/proc/self/clear_refs", os.W_OK):
         pytest.skip("this system does not say how much memory was in use")
     mdp = garnet(100_000, damage_rate=damage_rate)

@@ -88,7 +88,7 @@ def test_errors_come_back(cluster):
         with lock:
             return walk(state, action, rng)
 
-    with pytest.raises(ModelError, match="what is sent to a cluster must be picklable"):
+    with pytest.raises(ModelError, match="a task for a cluster must be picklable"):
         count_outcomes(FunctionSampler(unsendable, 5, 2), 10, workers=cluster)
 
 

@@ -1,7 +1,7 @@
-"""Policies evaluated in fractions, by elimination: slow, plain, and exact.  The twin of ``evaluate``.
+"""Evaluates policies in fractions, by elimination: slow and exact.  The plain twin of ``evaluate``.
 
-A chain is a dictionary from nodes to lists of (probability, reward, damage, next node).  Nodes are pairs (state, what
-remains), and what remains is −1 for ever once the budget is overspent; a stationary policy begins there.
+A chain is a dictionary from nodes to lists of (probability, reward, damage, next node).  Nodes are pairs (state,
+remaining); once the budget is overspent, remaining stays −1.  A stationary policy begins with −1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ZERO, ONE = Fraction(0), Fraction(1)
 
 
 class Exact(NamedTuple):
-    """What a policy achieves; None for a return that has no value, and for what is infinite."""
+    """The results of a policy; None for an undefined return, and for infinite values."""
 
     expected_return: Fraction | float | None
     expected_damage: Fraction | None
@@ -33,7 +33,7 @@ def shares(values: list[float]) -> list[Fraction]:
 
 
 def chain_of(mdp: MDP, policy: Policy, budget: int | None) -> tuple[Chain, dict[Node, Fraction]]:
-    """The chain that a policy makes of the model, from the initial states on."""
+    """The Markov chain of a policy, from the initial states."""
     left = -1 if policy.budget is None or budget is None else budget
     initial = dict(
         zip([(s, left) for s in mdp.initial_states.tolist()], shares(mdp.initial_probabilities.tolist()), strict=True)
@@ -51,7 +51,7 @@ def chain_of(mdp: MDP, policy: Policy, budget: int | None) -> tuple[Chain, dict[
 
 
 def moves(mdp: MDP, policy: Policy, node: Node) -> list[Move]:
-    """What may happen in a node."""
+    """The moves of a node."""
     state, left = node
     played = policy.shares(state, policy.layer(left)).tolist()
     result = []
@@ -69,7 +69,7 @@ def moves(mdp: MDP, policy: Policy, node: Node) -> list[Move]:
 
 
 def solve(chain: Chain, gain: dict[Node, Fraction]) -> dict[Node, Fraction]:
-    """x = gain + P x, for nodes of which none is in a closed class; moves to others lead nowhere."""
+    """Solve x = gain + P x for transient nodes; moves to other nodes contribute nothing."""
     order = list(gain)
     rows = {n: {t: ZERO for t in order} for n in order}
     for n in order:
@@ -92,7 +92,7 @@ def solve(chain: Chain, gain: dict[Node, Fraction]) -> dict[Node, Fraction]:
 
 
 def reach(chain: Chain) -> dict[Node, set[Node]]:
-    """Where each node can get to."""
+    """The nodes that each node can reach."""
     result = {n: {n, *(move[3] for move in chain[n])} for n in chain}
     while True:
         grown = {n: set().union(*(result[t] for t in result[n])) for n in result}

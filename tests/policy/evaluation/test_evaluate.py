@@ -1,4 +1,4 @@
-"""``evaluate`` beside following every trajectory, and beside simulation."""
+"""``evaluate``, compared with enumerating all trajectories and with simulation."""
 
 import math
 from functools import partial
@@ -23,7 +23,7 @@ randoms = st.randoms(use_true_random=False)
 
 
 def some_policy(mdp, random, budget=None):
-    """A policy that plays some of the actions of each state, on (state, remaining) and once overspent with a budget."""
+    """A policy that plays some actions of each state; with a budget on (state, remaining) and once overspent."""
 
     def spread(state, remaining=None):
         actions = mdp.actions(state).tolist()
@@ -34,11 +34,11 @@ def some_policy(mdp, random, budget=None):
     return policy if budget is None else policy.with_overspent(lambda s: spread(s))
 
 
-MOST = 25  # damage beyond this is not told apart
+MOST = 25  # larger damages are not distinguished
 
 
 def unrolled(mdp, policy, budget, discount):
-    """Return, damage, length and distribution by following all trajectories, merged by (state, damage)."""
+    """Return, damage, length and distribution by enumerating all trajectories, merged by (state, damage)."""
     ends = mdp.is_terminal()
     mass = {(int(s), 0): p for s, p in zip(mdp.initial_states, mdp.initial_probabilities, strict=True)}
     ended = np.zeros(MOST + 1)
@@ -66,7 +66,7 @@ def unrolled(mdp, policy, budget, discount):
 
 @given(mdps(max_states=4, proper=True), randoms, st.one_of(st.none(), st.integers(0, 4)), st.sampled_from([1.0, 0.7]))
 @settings(max_examples=40)
-def test_equal_to_following_every_trajectory(mdp, random, budget, discount):
+def test_equal_to_enumerating_all_trajectories(mdp, random, budget, discount):
     policy = some_policy(mdp, random, budget)
     result = evaluate(mdp, policy, discount=discount)
     gained, hurt, length, distribution = unrolled(mdp, policy, budget, discount)
@@ -115,7 +115,7 @@ def test_probabilities_add_up(mdp, random, budget):
 
 
 def test_the_assured_policy_of_the_paper(paper):
-    """Five times left, then right: a negative-binomial return with mean 5/0.6 and minimum 5, always 5 damage."""
+    """Damage 5 on the left, then right: a negative-binomial return with mean 5/0.6 and minimum 5, always damage 5."""
     result = evaluate(paper(0.6), [[1, 0]] + [[0, 0]] * 5)
     assert result.expected_return == pytest.approx(5 / 0.6, abs=1e-12)
     assert result.damage_distribution.tolist() == pytest.approx([0, 0, 0, 0, 0, 1])
@@ -132,7 +132,7 @@ def test_the_expectation_constrained_policy_of_the_paper(paper, q):
     assert result.exceeds(5) == pytest.approx((c / (1 + c)) ** 6, rel=1e-9)
 
 
-def test_a_discount_touches_the_return_only(paper):
+def test_a_discount_only_affects_the_return(paper):
     result = evaluate(paper(), [[1, 0], [0, 0], [0, 0]], discount=0.5)
     assert result.expected_return == pytest.approx(1.5)
     assert result.discounted_damage == pytest.approx(1.5)
@@ -140,39 +140,39 @@ def test_a_discount_touches_the_return_only(paper):
     assert "discount 0.5" in str(result)
 
 
-# ---------------------------------------------------------------------- what goes on for ever
+# ---------------------------------------------------------------------- runs without an end
 
 
-def test_damage_for_ever(paper):
+def test_endless_damage(paper):
     result = evaluate(paper(), lambda s: 0)
     assert (result.expected_return, result.expected_damage, result.expected_length) == (math.inf,) * 3
     assert (result.ends, result.endless, result.beyond) == (0, 1, 1)
 
 
-def test_waiting_for_ever(coin):
+def test_endless_waiting(coin):
     result = evaluate(coin, [0, 0])
     assert (result.expected_return, result.expected_damage, result.expected_length) == (0, 0, math.inf)
     assert result.damage_distribution.tolist() == [1]
 
 
 @pytest.mark.parametrize(("reward", "value"), [(1, math.inf), (-1, -math.inf), (0, 0)])
-def test_reward_for_ever(reward, value):
+def test_endless_reward(reward, value):
     mdp = from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [reward, reward], [0, 0])
     assert evaluate(mdp, [0, 0]).expected_return == value
 
 
-def test_rewards_that_cancel_out_have_no_sum():
+def test_the_sum_of_rewards_that_cancel_out_is_undefined():
     mdp = from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, -1], [0, 0])
     assert math.isnan(evaluate(mdp, [0, 0]).expected_return)
     assert evaluate(mdp, [0, 0], discount=0.5).expected_return == pytest.approx(1 / 1.5)
 
 
-def test_plus_and_minus_infinity_have_no_sum():
+def test_the_sum_of_plus_and_minus_infinity_is_undefined():
     mdp = from_transitions([0, 0, 1, 2], [0, 0, 0, 0], [1, 2, 1, 2], [0.5, 0.5, 1, 1], [0, 0, 1, -1], [0] * 4)
     assert math.isnan(evaluate(mdp, [0, 0, 0]).expected_return)
 
 
-def test_a_fair_game_for_ever_is_worth_nothing():
+def test_an_endless_fair_game_has_value_0():
     mdp = from_transitions([0, 0], [0, 0], [0, 0], [0.5, 0.5], [1, -1], [0, 0])
     assert evaluate(mdp, [0]).expected_return == 0
 
@@ -187,34 +187,34 @@ def test_coming_to_rest(coin):
 # ---------------------------------------------------------------------- budgets and gaps
 
 
-def test_overspending_without_a_word_about_it(paper):
+def test_overspending_by_a_policy_that_is_undefined_then(paper):
     result = evaluate(paper(0.5), [[0, 0], [0, 0]])
     assert result.overspends == pytest.approx(1)
     assert math.isnan(result.expected_return)
     assert result.damage_distribution.tolist() == [0, 0]
 
 
-def test_a_start_with_more_or_less_than_the_policys_total(paper):
+def test_a_start_with_more_or_less_than_the_policys_budget(paper):
     table = [[1, 0], [0, 0], [0, 0]]
     assert evaluate(paper(), table, budget=1).expected_return == pytest.approx(1)
     assert evaluate(paper(), table, budget=7).expected_return == pytest.approx(7)  # the top layer is used until it fits
 
 
-def test_a_state_that_the_policy_forgot(paper):
-    with pytest.raises(NoSafeAction, match="reaches state 0 with 1 left, and says nothing about it") as caught:
+def test_a_state_at_which_the_policy_is_undefined(paper):
+    with pytest.raises(NoSafeAction, match="reaches state 0 with 1 left, where it is undefined") as caught:
         evaluate(paper(), [[1, 0], [-1, 0], [0, 0]])
     assert (caught.value.state, caught.value.remaining) == (0, 1)
     assert "made for" not in str(caught.value)
 
 
 @pytest.mark.parametrize("play", [evaluate, worst_damage, partial(simulate, episodes=10, seed=1)])
-def test_another_budget_than_the_policys_is_named_where_it_says_nothing(paper, play):
+def test_the_error_of_an_undefined_policy_names_a_budget_other_than_its_own(paper, play):
     with pytest.raises(NoSafeAction, match=r"It was made for a budget of 2: leave out the budget, or solve with every"):
         play(paper(), [[-1, 0], [-1, 0], [1, 0]], budget=1)
 
 
 @pytest.mark.parametrize("play", [evaluate, partial(simulate, episodes=10)])
-def test_a_function_that_fails_is_told_what_it_is_called_with(play):
+def test_the_error_of_a_failing_function_has_its_arguments(play):
     with pytest.raises(
         ModelError, match=r"called with the state's number, \d+; the name is mdp\.state_name\(\d+\): TypeE"
     ):
@@ -232,7 +232,7 @@ def test_a_long_tail_is_cut_and_counted():
     assert evaluate(mdp, [0, 0], budget=2000).overspends == pytest.approx(0.9999**2001, rel=1e-9)
 
 
-def test_no_budget_no_overspending(paper):
+def test_overspending_without_a_budget(paper):
     with pytest.raises(ArgumentError, match="no budget to overspend: evaluate with budget="):
         _ = evaluate(paper(), [1, 0]).overspends
 
@@ -242,20 +242,20 @@ def test_rare_risks_keep_their_digits():
     assert evaluate(mdp, [[0, 0]], budget=0).overspends == pytest.approx(1e-12, rel=1e-6)
 
 
-def test_a_model_by_name_and_the_same_chances_everywhere():
+def test_a_model_by_name_and_a_uniform_policy():
     facts = evaluate("paper", np.full((2, 2), 0.5))
     assert facts.ends == pytest.approx(1)
     assert facts.expected_length == pytest.approx(2)
 
 
-def test_a_random_policy_for_some_steps(coin):
+def test_a_random_policy_for_a_horizon(coin):
     policy = Policy(coin, probability=np.array([[0.75, 0.25, 1.0]] * 3), budget=1, block=[0, 0, 0])
     found = evaluate(coin, policy, budget=1)
     assert found.expected_return == pytest.approx(1 - 0.75**3, abs=1e-15)
     assert found.damage_distribution[:2].tolist() == pytest.approx([0.75**3, 1 - 0.75**3], abs=1e-15)
 
 
-def test_a_policy_for_some_steps_must_say_what_it_does():
+def test_a_policy_for_a_horizon_must_be_defined_where_it_goes():
     rows = [(0, 0, 1, 0.5, 0, 1), (0, 0, 2, 0.5, 0, 0), (1, 0, 2, 1, 0, 1), (1, 1, 2, 1, 0, 0)]
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[2])
     silent = Policy(mdp, choice=np.array([[0, -1, -1], [0, -1, -1]], np.int32), budget=1, block=[0, 0])
@@ -268,7 +268,7 @@ def test_a_policy_for_some_steps_must_say_what_it_does():
         evaluate(mdp, at_random, budget=1)
 
 
-def test_everything_in_words():
+def test_the_text_of_an_evaluation():
     mdp = from_transitions([0, 0], [0, 0], [0, 1], [0.5, 0.5], [1, 3], [1, 0], terminal=[1])
     result = evaluate(mdp, [0, 0], budget=2)
     assert str(result).startswith(
@@ -283,7 +283,9 @@ def test_everything_in_words():
     discounted = evaluate(mdp, [0, 0], discount=0.5)
     assert str(discounted).splitlines()[0] == "expected return  2.666666667 (discount 0.5)"
     assert repr(discounted) == "<Evaluation: return 2.66667, damage 1 on average>"
-    with pytest.raises(ArgumentError, match=r"^there is no budget to overspend: evaluate with budget=, or ask exceeds"):
+    with pytest.raises(
+        ArgumentError, match=r"^there is no budget to overspend: evaluate with budget=, or call exceeds"
+    ):
         _ = discounted.overspends
 
 

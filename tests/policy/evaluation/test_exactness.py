@@ -1,4 +1,4 @@
-"""What ``evaluate`` says lies within its accuracy of the exact value, at hostile scales."""
+"""All results of ``evaluate`` lie within ``accuracy`` of the exact values, also for extreme numbers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .exact import evaluate_exactly
 
 
 def first(mdp: MDP) -> Policy:
-    """The policy that plays every state's first action."""
+    """The policy that plays the first action of every state."""
     return Policy.from_table(mdp, [int(mdp.actions(s)[0]) for s in range(mdp.num_states)])
 
 
 def one_state(probabilities: list[float], rewards: list[float]) -> MDP:
-    """One state that goes on with all outcomes but the last, which ends."""
+    """One state; all outcomes return to it but the last, which ends the run."""
     count = len(probabilities)
     return asure.from_transitions(
         [0] * count, [0] * count, [0] * (count - 1) + [1], probabilities, rewards, [0] * count, terminal=[1]
@@ -29,7 +29,7 @@ def one_state(probabilities: list[float], rewards: list[float]) -> MDP:
 
 
 def check(mdp: MDP, policy: Policy, budget: int | None = None) -> None:
-    """Compare everything with fractions."""
+    """Compare all results with fractions."""
     result, exact = asure.evaluate(mdp, policy, budget=budget), evaluate_exactly(mdp, policy, budget)
     within("return", result.expected_return, exact.expected_return, result.accuracy)
     within("damage", result.expected_damage, or_infinite(exact.expected_damage), result.accuracy)
@@ -43,7 +43,7 @@ def check(mdp: MDP, policy: Policy, budget: int | None = None) -> None:
 
 
 def or_infinite(value: Fraction | None) -> Fraction | float:
-    """None stands for infinity here."""
+    """The value, or infinity for None."""
     return math.inf if value is None else value
 
 
@@ -77,7 +77,7 @@ def test_sums_that_cancel(probabilities: list[float], rewards: list[float], exac
     check(mdp, first(mdp))
 
 
-def test_a_cycle_that_gains_a_little_goes_to_infinity() -> None:
+def test_the_return_of_a_cycle_with_a_small_gain_is_infinite() -> None:
     mdp = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, -1 + 1e-13], [0, 0])
     assert asure.evaluate(mdp, first(mdp)).expected_return == math.inf
     mdp = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, -1], [0, 0])
@@ -86,7 +86,7 @@ def test_a_cycle_that_gains_a_little_goes_to_infinity() -> None:
 
 @pytest.mark.parametrize(("second", "value"), [(-0.5, math.inf), (-1.5, -math.inf), (-1.0, math.nan)])
 def test_clear_drifts_need_no_fractions(monkeypatch: pytest.MonkeyPatch, second: float, value: float) -> None:
-    """Around a cycle of two states; where rewards cancel out, fractions are asked if the class is small enough."""
+    """On a cycle of two states; if rewards cancel out, fractions are used if the class is small enough."""
     mdp = asure.from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [1, second], [0, 0])
     for exact, asked in ((1, False), (2, True)):
         calls = []
@@ -97,7 +97,7 @@ def test_clear_drifts_need_no_fractions(monkeypatch: pytest.MonkeyPatch, second:
 
 
 def test_gains_that_only_fractions_tell_apart() -> None:
-    """Around a cycle of two states with thirds and sevenths, rewards cancel out exactly, or all but."""
+    """On a cycle of two states with thirds and sevenths, rewards cancel out exactly, or almost."""
     third = 1 / 3
     mdp = asure.from_transitions(
         [0, 0, 1, 1], [0] * 4, [0, 1, 0, 1], [third, 1 - third, 0.5, 0.5], [3e8, 3e8, -4e8, -4e8], [0] * 4
@@ -119,13 +119,13 @@ def hostile(rng: np.random.Generator) -> MDP:
 
 
 def outcomes(rng: np.random.Generator, count: int) -> list[tuple[int, float, float, int]]:
-    """What a choice leads to."""
+    """The outcomes of a choice."""
     scale = float(10.0 ** rng.integers(-9, 13)) * (1.0 if rng.random() < 0.5 else float(rng.random()))
     small = float(10.0 ** rng.integers(-9, 13))
     damage = int(rng.integers(1, 3)) if rng.random() < 0.3 else 0
     onward = int(rng.integers(0, count))
     kind = rng.integers(4)
-    if kind == 0:  # hardly ever leaves, and what it gains and loses cancels out
+    if kind == 0:  # rarely leaves, and gains and losses cancel out
         leak = 2.0 ** -float(rng.integers(20, 51))
         half = (1 - leak) / 2
         return [(onward, half, scale, 0), (onward, half, -scale, 0), (count, 2 * (0.5 - half), small, damage)]
@@ -151,7 +151,7 @@ def outcomes(rng: np.random.Generator, count: int) -> list[tuple[int, float, flo
 
 
 def some_policy(rng: np.random.Generator, mdp: MDP) -> tuple[Policy, int | None]:
-    """A stationary policy, or one with a budget that also says what it does once that is overspent."""
+    """A stationary policy, or one with a budget that is also defined once overspent."""
     layers = 1 if rng.random() < 0.5 else 4
     weights = rng.random((layers, mdp.num_choices)) if rng.random() < 0.5 else np.zeros((layers, mdp.num_choices))
     for row in weights:

@@ -1,4 +1,4 @@
-"""Linear equations of chains: both ways to solve them enclose the exact solution."""
+"""Linear equations of chains: elimination and factorisation enclose the exact solution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from almostsure.policy.evaluation.wide import Wide, total, wide
 
 
 def system(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Moves between states, leaks down to 2⁻³⁰, and right-hand sides of all sizes."""
+    """Moves between states, leaks down to 2⁻³⁰, and right-hand sides of very different sizes."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 9))
     moves = rng.random((size, size)) * (rng.random((size, size)) < 0.5)
@@ -26,7 +26,7 @@ def system(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def exactly(moves: np.ndarray, leak: np.ndarray, right: np.ndarray) -> list[Fraction]:
-    """Gauss and Jordan, in fractions."""
+    """Gauss–Jordan elimination in fractions."""
     size = leak.size
     rows = [[-Fraction(float(x)) for x in row] + [Fraction(float(b))] for row, b in zip(moves, right, strict=True)]
     for i in range(size):
@@ -52,12 +52,12 @@ def test_solutions_and_visits_are_enclosed(kind: type[Eliminated] | type[Refinin
             assert abs(Fraction(float(x)) + Fraction(float(low)) - exact) <= Fraction(float(bound))
         assert (error[:, 0] <= 1e-12 * np.abs(value.high[:, 0]).max()).all()
         visits = found.visits(np.abs(right))
-        escaped = float(visits.often @ leak)  # what enters leaves, sooner or later
+        escaped = float(visits.often @ leak)  # all mass that enters leaves eventually
         assert escaped == pytest.approx(np.abs(right).sum(), abs=visits.lost + 1e-14 * np.abs(right).sum())
 
 
-def test_visits_lose_next_to_nothing() -> None:
-    """Floats would lose too much, so twice the digits are used: here nearly all that comes goes round again."""
+def test_visits_lose_almost_no_mass() -> None:
+    """Nearly all mass returns in each step; floats would lose too much of it, so twice the digits are used."""
     for seed in range(30):
         moves, leak, right = system(seed)
         row, column = np.nonzero(moves)
@@ -69,8 +69,8 @@ def test_visits_lose_next_to_nothing() -> None:
         assert visits.often == pytest.approx([float(x) for x in exact], rel=1e-6)
 
 
-def test_masses_that_are_next_to_nothing_are_not_worth_an_elimination(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With budgets in the thousands nearly all layers are entered by hardly anybody."""
+def test_tiny_masses_need_no_elimination(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With budgets in the thousands nearly all layers are entered by a tiny mass."""
     monkeypatch.delattr(linear, "Eliminated")
     row = np.arange(39)
     system = Leaking(row, row + 1, wide(np.full(39, 0.75)), wide(np.append(np.full(39, 0.25), 1.0)))
@@ -88,7 +88,7 @@ def test_large_systems_are_factorised_and_small_ones_eliminated() -> None:
 
 
 def test_one_proof_serves_all_columns() -> None:
-    """Right-hand sides of very different sizes, one of them zero, are enclosed each by its own measure."""
+    """Right-hand sides of very different sizes, one of them zero, have errors relative to their own size."""
     moves, leak, right = system(3)
     row, column = np.nonzero(moves)
     together = np.stack([right, 1e-200 * right, 0 * right, np.ones(right.size)], axis=1)
@@ -109,7 +109,7 @@ def test_sums_of_a_row_keep_their_digits() -> None:
     assert np.isnan(total(Wide(np.array([np.inf, 1.0]), np.zeros(2))).high)
 
 
-def test_an_order_that_is_good_is_kept() -> None:
+def test_a_given_order_is_kept() -> None:
     size = 6
     arrow = np.eye(size) + np.eye(size)[::-1] / 4
     arrow[-1], arrow[:, -1] = 1 / 8, 1 / 8
@@ -144,7 +144,7 @@ def test_errors_are_as_large_as_the_proof_says() -> None:
     assert gone == pytest.approx(4 * 6 * 2.0**-52, rel=1e-9)
     refining = Refining(row, column, weight, leak)
     proved = 1.01 * 2e-3 * (1 + 2.0**-10)
-    # one bound serves every row: that of the largest miss, here of both
+    # one bound serves all rows: that of the largest residual, here of both
     found = refining.solve(wide(right), np.full((2, 1), 2e-3))
     assert (found.value.high[:, 0].tolist(), refining.visits(np.array([1.0, 3.0])).often.tolist()) == ([8, 8], [1, 3.5])
     assert found.error[:, 0] == pytest.approx([1.5 * proved, proved], rel=1e-6)
@@ -152,8 +152,8 @@ def test_errors_are_as_large_as_the_proof_says() -> None:
     assert refining.visits(np.array([1.0, 3.0])).lost < 1e-28
 
 
-def test_what_is_chosen_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elimination up to a size, refinement above it, and elimination again where its digits are not good enough."""
+def test_the_choice_between_elimination_and_refinement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elimination up to a size, refinement above it, and elimination again if refinement is not accurate enough."""
     leak, nothing = wide(np.ones(3)), np.zeros(0, int)
     right, slack, mass = wide(np.ones((3, 1))), np.zeros((3, 1)), np.ones(3)
     for most, last, good, kinds in ((3, 9, 1, "E"), (2, 9, 1, "R"), (2, 3, -1, "RE"), (2, 2, -1, "R")):
@@ -176,7 +176,7 @@ def test_what_is_chosen_where(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("size", "parts"), [(2, [(0, 3)]), (4, [(0, 1), (1, 2), (2, 3)])])
-def test_columns_are_worked_on_together_while_they_are_small(
+def test_small_columns_are_processed_together(
     monkeypatch: pytest.MonkeyPatch, size: int, parts: list[tuple[int, int]]
 ) -> None:
     monkeypatch.setattr(linear, "TOGETHER", 6)

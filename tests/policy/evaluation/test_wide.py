@@ -1,4 +1,4 @@
-"""Numbers with twice the digits, compared with fractions."""
+"""Arithmetic with twice the digits, compared with fractions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def exact(x: Wide) -> list[Fraction]:
 
 
 def some(seed: int, count: int = 200) -> Wide:
-    """Numbers of all sizes and signs whose low parts matter."""
+    """Wide numbers of all sizes and signs, with relevant low parts."""
     rng = np.random.default_rng(seed)
     high = rng.standard_normal(count) * 10.0 ** rng.integers(-20, 20, count)
     return two_sum(high, high * 2.0**-54 * rng.random(count))
@@ -54,7 +54,7 @@ def test_sums_and_products_of_floats_are_exact() -> None:
         (divide, lambda x, y: x / y),
     ],
 )
-def test_wide_numbers_lose_next_to_nothing(
+def test_wide_numbers_have_tiny_errors(
     combine: Callable[[Wide, Wide], Wide], exactly: Callable[[Fraction, Fraction], Fraction]
 ) -> None:
     x, y = some(3), some(4)
@@ -66,7 +66,7 @@ def test_wide_numbers_lose_next_to_nothing(
             assert abs(found - wanted) <= Fraction(TINY) * size
 
 
-def test_the_low_part_is_below_half_a_digit_of_the_high_one() -> None:
+def test_the_low_part_is_at_most_half_a_unit_in_the_last_place() -> None:
     for combine in (add, subtract, multiply, divide):
         found = combine(some(5), some(6))
         assert (np.abs(found.low) <= np.spacing(np.abs(found.high)) / 2).all()

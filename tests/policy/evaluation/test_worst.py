@@ -1,4 +1,4 @@
-"""The most damage that a policy can take, against what exact evaluation and simulation see."""
+"""``worst_damage``, compared with exact evaluation and simulation."""
 
 import math
 
@@ -19,32 +19,32 @@ from almostsure.shield import Shield
 from almostsure.testing import mdps
 
 
-def test_an_assured_policy_keeps_its_total():
+def test_an_assured_policy_keeps_its_budget():
     for budget in range(7):
         assert worst_damage("hazard-map", solve_policy("hazard-map", AlmostSure(budget))) <= budget
     assert worst_damage("corridor", solve_policy("corridor", AlmostSure(3))) == 3
 
 
-def test_an_expectation_promises_nothing():
+def test_a_constraint_on_the_expectation_bounds_no_run():
     assert worst_damage("paper", solve_policy("paper", Expected(3))) == math.inf
     assert worst_damage("paper", solve_policy("paper", Expected(0))) == 0
 
 
-def test_what_comes_after_overspending_counts():
+def test_damage_after_overspending_counts():
     mdp = from_transitions([0, 0, 1], [0, 1, 0], [1, 2, 2], [1] * 3, [5, 0, 0], [2, 0, 4], terminal=[2])
     risky = solve_policy(mdp, Chance(1, 0.5))
     assert worst_damage(mdp, risky) == 6
     assert worst_damage("hazard-map", solve_policy("hazard-map", Chance(3, 0.1))) == math.inf
 
 
-def test_a_policy_that_is_silent_once_it_has_overspent():
+def test_a_policy_that_is_undefined_once_overspent():
     mdp = example("paper")
     table = {("circle", 1): "left", ("circle", 0): "left", ("square", 1): 0, ("square", 0): 0}
     policy = Policy.from_table(mdp, table, budget=1)
-    with pytest.raises(NoSafeAction, match="overspends at state 0 'circle', and does not say what it does then"):
+    with pytest.raises(NoSafeAction, match="overspends at state 0 'circle', and is undefined once overspent"):
         worst_damage(mdp, policy)
     for_steps = Policy(mdp, choice=policy.choice, budget=1, block=[0, 0, 0])
-    with pytest.raises(NoSafeAction, match="overspends at state 0 'circle', and does not say what it does then"):
+    with pytest.raises(NoSafeAction, match="overspends at state 0 'circle', and is undefined once overspent"):
         worst_damage(mdp, for_steps)
     assert worst_damage(mdp, Policy(mdp, choice=policy.choice, budget=1, block=[0])) == 1
 
@@ -82,7 +82,7 @@ def test_layers_that_repeat_are_skipped_with_the_same_result(mdp, budget, more):
         assert worst_damage(mdp, policy, budget=budget + more) == quick
 
 
-def test_a_large_total_takes_no_longer():
+def test_a_large_budget_takes_no_longer():
     layers = set()
 
     def noted(step):

@@ -1,4 +1,4 @@
-"""``simulate``: compiled and plain episodes are equal to the bit, whatever the number of threads."""
+"""``simulate``: compiled and plain episodes are equal to the bit, with any number of threads."""
 
 import contextlib
 import pickle
@@ -33,7 +33,7 @@ def same(one, other):
 
 @st.composite
 def played(draw):
-    """A model and a policy of some kind."""
+    """A model and a policy of a given kind."""
     mdp = draw(mdps(max_states=5))
     budget = draw(st.one_of(st.none(), st.integers(0, 3)))
     random = draw(st.randoms(use_true_random=False))
@@ -85,7 +85,7 @@ def test_the_first_episodes_of_a_larger_job_are_those_of_a_smaller_one(paper, mo
 
 
 def test_numpy_gives_up_after_a_number_of_steps(paper):
-    """Each step of ten episodes counts as ten, and 500 for moving them all on."""
+    """Each step of ten episodes counts as ten, plus an overhead of 500."""
     episodes = simulate(paper(), [0, 0], 10, seed=0, max_steps=2)
     tables, rules = episodes._tables, episodes._rules
     assert play_plain(tables, rules, 0, 10, limit=1019) is None
@@ -146,7 +146,7 @@ def test_a_start_at_the_end():
 
 def test_an_assured_policy_that_overspends_raises(paper):
     with pytest.raises(
-        NoSafeAction, match="overspent its budget: 3 damage, with 2 to spend, in episode 0 of seed 4"
+        NoSafeAction, match="overspent its budget: 3 damage, with a budget of 2, in episode 0 of seed 4"
     ) as e:
         simulate(paper(), [[0, 0], [0, 0], [0, 0]], 10, seed=4)
     assert (e.value.state, e.value.remaining) == (0, -1)
@@ -155,12 +155,12 @@ def test_an_assured_policy_that_overspends_raises(paper):
 
 def test_compiled_play_raises_as_well(paper, monkeypatch):
     monkeypatch.setattr(module, "PLAIN_STEPS", 5)
-    with pytest.raises(NoSafeAction, match="overspent its budget: 2 damage, with 1 to spend"):
+    with pytest.raises(NoSafeAction, match="overspent its budget: 2 damage, with a budget of 1"):
         simulate(paper(), [[0, 0], [0, 0]], 10, seed=4)
 
 
-def test_a_gap_in_a_policy_raises(paper):
-    with pytest.raises(NoSafeAction, match=r"says nothing about what it reached .* at state 0 with 1 left"):
+def test_an_undefined_policy_raises(paper):
+    with pytest.raises(NoSafeAction, match=r"reached a pair at which it is undefined .* at state 0 with 1 left"):
         simulate(paper(), [[1, 0], [-1, 0], [0, 0]], 10, seed=4)
 
 
@@ -178,7 +178,7 @@ def test_long_episodes_are_cut_and_marked(paper):
     assert episodes.truncated.all()
 
 
-def test_who_rests_is_truncated(coin):
+def test_episodes_that_come_to_rest_are_truncated(coin):
     rest = Rest(probability=np.array([[0.5, 0.0]]), choice=np.array([0, -1]))
     policy = Policy(coin, choice=np.array([[1, 2]], np.int32), rest=rest)
     episodes = simulate(coin, policy, 4000, seed=1)
@@ -189,7 +189,7 @@ def test_who_rests_is_truncated(coin):
 
 
 def test_an_impossible_action_is_never_drawn():
-    """Shares that sum to a little less than 1 must not leave a rest for the last action."""
+    """Probabilities that sum to a little less than 1 must not give the remainder to the last action."""
     mdp = from_transitions([0, 0], [0, 1], [1, 1], [1, 1], [0, -1e9], [0, 0], terminal=[1])
     policy = Policy.from_table(mdp, np.array([[1 - 1e-10, 0.0], [1, 0]]))
     tables = simulate(mdp, policy, 1, seed=0)._tables
@@ -223,7 +223,7 @@ def test_an_unknown_episode(paper):
         simulate(paper(), [1, 0], 3, seed=0).trajectory(3)
 
 
-def test_one_action_in_every_state_although_the_end_has_another(paper):
+def test_a_single_action_although_the_terminal_state_has_another(paper):
     assert simulate(paper(), lambda state: "right", 5, seed=0).lengths.tolist() == [1] * 5
     uniform = np.full((2, 2), 0.5)
     assert simulate(paper(), uniform, 5, seed=0).truncated.sum() == 0
@@ -253,7 +253,7 @@ def test_a_trajectory_shows_names(paper):
     assert str(simulate(paper(), [1, 0], 1, seed=0).trajectory(0)).splitlines()[1:] == ["0  right  1"]
 
 
-def test_everything_in_words(paper):
+def test_the_text_of_episodes(paper):
     episodes = simulate(paper(), [[1, 0], [0, 0], [0, 0]], 1200, seed=3)
     assert str(episodes) == (
         "1,200 episodes (seed 3)\n"
@@ -285,14 +285,14 @@ def test_forty_steps_are_printed(paper, steps, tail):
     assert str(path).splitlines()[1:] == ["0  left  0, reward 1, damage 1"] * 40 + tail
 
 
-def test_violations_in_words(paper):
+def test_the_text_of_violations(paper):
     with pytest.raises(
         NoSafeAction, match=r"of seed 4, after 1 step, at state 0 with 1 left \(10 of 10 episodes\)$"
     ) as e:
         simulate(paper(), [[1, 0], [-1, 0], [0, 0]], 10, seed=4)
     assert (e.value.state, e.value.remaining) == (0, 1)
     with pytest.raises(
-        NoSafeAction, match=r"^the policy says nothing about what it reached in episode 0 of seed 4, after 0 s"
+        NoSafeAction, match=r"^the policy reached a pair at which it is undefined in episode 0 of seed 4, after 0 s"
     ):
         simulate(paper(), [-1, 0], 10, seed=4)
     with pytest.raises(
@@ -309,7 +309,7 @@ def test_the_widest_seeds_are_taken(paper):
             simulate(paper(), [1, 0], 1, seed=wrong)
 
 
-def test_long_plays_show_how_far_they_are_and_may_be_stopped(paper, monkeypatch):
+def test_long_simulations_show_progress_and_may_be_interrupted(paper, monkeypatch):
     seen = []
     monkeypatch.setattr(module.Bar, "update", lambda self, done, note="": seen.append((done, self.total)))
     monkeypatch.setattr(module, "PLAIN_STEPS", 0)
@@ -320,8 +320,8 @@ def test_long_plays_show_how_far_they_are_and_may_be_stopped(paper, monkeypatch)
 
 @pytest.mark.parametrize("crew", [None, "pairs"])
 @pytest.mark.parametrize("point", ["at work", "compiling", "the end of the threads", "NumPy"])
-def test_what_was_played_before_ctrl_c_is_kept(point, crew, paper, monkeypatch):
-    """Ctrl-C is raised at a named point; what it keeps are the first episodes of the whole run."""
+def test_episodes_before_ctrl_c_are_kept(point, crew, paper, monkeypatch):
+    """Ctrl-C is raised at a named point; the first episodes of the whole run are kept."""
     mdp, whole = paper(), simulate(paper(), [0, 0], 100, seed=0, max_steps=10)
     monkeypatch.setattr(module, "PLAIN_STEPS", 10**6 if point == "NumPy" else 0)
 
@@ -341,21 +341,21 @@ def test_what_was_played_before_ctrl_c_is_kept(point, crew, paper, monkeypatch):
     if crew and point in ("NumPy", "the end of the threads"):
         return  # a crew has neither
     monkeypatch.setattr(home, name, action)
-    with pytest.raises(Interrupted, match="simulation of 100 episodes was stopped") as caught:
+    with pytest.raises(Interrupted, match="simulation of 100 episodes was interrupted") as caught:
         simulate(mdp, [0, 0], 100, seed=0, max_steps=10, crew=Pairs() if crew else None)
     kept = caught.value.kept
     if point in ("compiling", "NumPy"):
         assert kept is None
-        assert str(caught.value) == "the simulation of 100 episodes was stopped; nothing of it is kept."
+        assert str(caught.value) == "the simulation of 100 episodes was interrupted; none of them is kept."
     else:
         assert 50 <= len(kept) <= 100
-        assert str(caught.value).endswith(f"stopped; the first {len(kept)} are the error's .kept.")
+        assert str(caught.value).endswith(f"interrupted; the first {len(kept)} are the error's .kept.")
         assert np.array_equal(kept.lengths, whole.lengths[: len(kept)])
         assert np.array_equal(kept.damages, whole.damages[: len(kept)])
 
 
 class Pairs:
-    """A crew that pickles what it does, one item after the other."""
+    """A crew that pickles its task, and processes one item after the other."""
 
     def open(self, task, *, threads=False):
         task = pickle.loads(pickle.dumps(task))  # as a cluster does

@@ -1,4 +1,4 @@
-"""Random streams: the numbers themselves, since a seed must give the same episodes for ever and everywhere."""
+"""Random streams: exact numbers, since a seed must give the same episodes in all versions and on all machines."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def test_mixing_is_splitmix64():
     assert found == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
 
 
-def test_streams_of_a_seed_are_what_they_always_were():
+def test_streams_of_a_seed_never_change():
     start, step = open_streams(7, [0, 1, 1000])
     assert [hex(int(number)) for number in start] == ["0xb78b9f38a670e787", "0x4d58fbd282eaf415", "0x21bdde8d95a1bd92"]
     assert [hex(int(number)) for number in step] == ["0x180cc905f6b23d43", "0xd4ee5e8acef7cb1b", "0x703ae517e30146d3"]

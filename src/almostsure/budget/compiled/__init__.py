@@ -1,1 +1,1 @@
-"""The compiled engine of k*, and the compiled pass of the certificate's checker, which shares nothing with it."""
+"""The compiled engine of k*, and the compiled pass of the certificate check, which share no code."""

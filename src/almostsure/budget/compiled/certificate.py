@@ -1,7 +1,7 @@
 """Conditions 2, 3 and 4 of :mod:`almostsure.budget.certificate` as one compiled pass."""
 
 # mypy: ignore-errors
-# Numba infers the types of these functions; annotations would say nothing to it.
+# Numba infers the types of these functions, and ignores annotations.
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from almostsure.kernels import njit
 
 INFINITE = 2**31 - 1
-unsigned = np.uint64  # for indices: Numba then spares the test for negative ones
+unsigned = np.uint64  # for indices: Numba then omits the test for negative ones
 
 
 class Claim(NamedTuple):
-    """A model's support, and what is claimed about it."""
+    """A model's support, and the claimed budgets and ranks."""
 
     choice_ptr: Any  # [num_states + 1]
     outcome_ptr: Any  # [num_choices + 1]
@@ -29,7 +29,7 @@ class Claim(NamedTuple):
 
 @njit(cache=True, borrows=True, nogil=True)
 def first_broken(claim, cap, first, last):
-    """The first condition broken by the states first … last − 1 and the choice that breaks it, or (0, 0)."""
+    """The first condition violated by the states first … last − 1 and the choice that violates it, or (0, 0)."""
     choice_ptr, outcome_ptr, successor, damage, of_state, of_choice, rank = claim
     owed_for_infinite = np.int64(cap) + 1
     for s in range(unsigned(first), unsigned(last)):

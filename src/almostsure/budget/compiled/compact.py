@@ -1,10 +1,10 @@
-"""The compact game: what level 0 and peeling leave, copied together.
+"""The compact game: a copy of the states that level 0 and peeling leave.
 
 See :mod:`almostsure.budget.compiled.parts`.
 """
 
 # mypy: ignore-errors
-# Numba infers the types of these functions; annotations would say nothing to it.
+# Numba infers the types of these functions, and ignores annotations.
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from almostsure.kernels import njit
 
 @njit(cache=True, borrows=True, nogil=True)
 def measure(game, doomed):
-    """How many choices and outcomes the doomed states have, and how many outcomes their longest choice has."""
+    """The numbers of choices and outcomes of the doomed states, and of the outcomes of their longest choice."""
     choice_ptr, outcome_ptr, _, _ = game
     choices = 0
     outcomes = 0
@@ -33,7 +33,7 @@ def measure(game, doomed):
 
 @njit(cache=True, borrows=True, nogil=True, inner=True)
 def number_doomed(doomed, local, states):
-    """Number the doomed states from 1; returns how many there are, and one more."""
+    """Number the doomed states from 1; returns their number plus 1."""
     count = 1
     states[0] = NOWHERE
     for s in range(doomed.size):
@@ -56,16 +56,16 @@ def damaging_first(outcome, begin, end):
 
 @njit(cache=True, borrows=True, nogil=True)
 def extract(game, doomed, value, local, states, small):
-    """Copy the doomed states into a game of their own.
+    """Copy the doomed states into a compact game.
 
-    Returns its numbers of states, choices and outcomes, and the outcomes of each state's longest choice together.
+    Returns its numbers of states, choices and outcomes, and the sum over states of the outcomes of the longest choice.
 
-    There an outcome is one integer, its damage in the low bits: what is read together lies together.  A choice
-    with many outcomes has the damaging ones in front, and keeps in ``reached`` how many are good for ever.
+    An outcome is one integer, with its damage in the low bits, so that both are read together.  A choice with many
+    outcomes has the damaging ones in front; outcomes before ``reached`` are known to stay good.
 
-    Local state 0 stands for all states of value 0; then come the doomed states (listed in ``states``, with
-    ``local`` their inverse), then the peeled states of finite value that they lead to.  Choices that lead to a
-    peeled state of value ∞ are left out: nobody can ever rely on them.
+    Local state 0 stands for all states of value 0.  Then come the doomed states (listed in ``states``, with ``local``
+    as the inverse), then the peeled states of finite value that they lead to.  Choices that lead to a peeled state of
+    value ∞ are left out: no state can ever rely on them.
     """
     choice_ptr, outcome_ptr, successor, damage = game
     small_choice_ptr, small_outcome_ptr, small_outcome, reached = small
@@ -81,7 +81,7 @@ def extract(game, doomed, value, local, states, small):
         wide = 0
         for c in range(choice_ptr[s], choice_ptr[s + 1]):
             begin = outcomes
-            harm = 0  # the worst damage on the way to a state of value 0
+            harm = 0  # the largest damage on the way to a state of value 0
             hopeless = False
             for j in range(outcome_ptr[c], outcome_ptr[c + 1]):
                 t = unsigned(successor[j])

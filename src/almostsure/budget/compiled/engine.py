@@ -1,7 +1,7 @@
-"""The compiled engine: drives the kernels, threads, progress and interruption.
+"""The compiled engine: runs the kernels, with threads, progress and handling of Ctrl-C.
 
-The kernels do the work, as :mod:`almostsure.budget.compiled.parts` tells; this module owns their memory.  It is
-imported only for models large enough to be worth a compiler.
+:mod:`almostsure.budget.compiled.parts` describes the kernels; this module allocates their arrays.  It is only imported
+for models large enough to be worth loading a compiler.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from almostsure.model.mdp import Ints, Support, index_dtype
 
 Report = Callable[[int, int], None]  # level, settled states
 
-SLOW_SWEEPS = 8  # sweeps that doom few states, before spreading takes over
-FEW = 1 / 16  # of the states that are alive
-PATIENCE = 1 << 21  # states looked at between two reports
+SLOW_SWEEPS = 8  # sweeps that doom few states, after which ``spread`` takes over
+FEW = 1 / 16  # the fraction of the states that are alive below which a sweep dooms few
+PATIENCE = 1 << 21  # states examined between two reports
 THREADS = 2
-ROUNDS = 4  # of ruling out, before all that is left is looked at level by level
+ROUNDS = 4  # rounds of ``rule_out``, after which the remaining states are settled level by level
 
 
 def warm_up() -> None:
@@ -54,7 +54,7 @@ def solve_levels(support: Support, *, cap: int, report: Report) -> Answer:
     if not _is_warm:
         try:
             warm_up()
-        except Halted:  # what it holds is about the small model
+        except Halted:  # its answer belongs to the small model
             raise Halted(None) from None
         _is_warm = True
     return _solve(support, cap=cap, report=report)
@@ -74,7 +74,7 @@ def _solve(support: Support, *, cap: int, report: Report) -> Answer:
 
 
 def estimate(support: Support) -> int:
-    """Peak memory of a run in bytes, beside the model, where level 0 leaves almost everything (measured)."""
+    """The peak memory of a run in bytes, without the model, if level 0 settles almost nothing (measured)."""
     states, choices, outcomes = support.num_states, support.num_choices, support.num_outcomes
     width = np.dtype(_index(support)).itemsize
     is_wide = support.successor.dtype.itemsize > np.dtype(index_dtype(states)).itemsize
@@ -85,19 +85,19 @@ def estimate(support: Support) -> int:
 
 
 def _compact_size(states: int, choices: int, outcomes: int, width: int) -> int:
-    """Bytes of a compact game and its board; the pool is rarely filled beyond a quarter."""
+    """The bytes of a compact game and its board; the pool is rarely filled by more than a quarter."""
     packed = np.dtype(index_dtype(states << parts.DAMAGE_BITS)).itemsize
     return (16 + 8 * width) * states + (3 * width + 1) * choices + (packed + 1 + width // 2) * outcomes
 
 
 def _index(support: Support) -> type[np.int32] | type[np.int64]:
-    """The type for ranks (at first below three times the states), choices, and places in the pool of watchers."""
+    """The type of ranks (at first below three times the states), choices, and indices into the pool of watchers."""
     pool = support.num_outcomes + support.num_outcomes // 4
     return index_dtype(max(3 * support.num_states, support.num_choices, pool))
 
 
 def _narrow(support: Support) -> Support:
-    """The support with the narrowest index types, read-only: every other combination would compile anew."""
+    """The support with the narrowest index types, read-only: kernels are compiled once per combination of types."""
 
     def fit(array: Ints, dtype: npt.DTypeLike) -> Any:
         narrow = array.astype(dtype, copy=False).view()
@@ -136,17 +136,17 @@ class _Run:
         return Game(g.choice_ptr, g.outcome_ptr, g.successor, g.damage)
 
     def _in_parts(self, work: Callable[[int, int, int], Any], size: int) -> list[Any]:
-        """Call ``work(part, first, beyond)`` for each part of ``range(size)``, all at once."""
+        """Call ``work(part, first, beyond)`` for each part of ``range(size)``, in parallel."""
         edges = _edges(size)
         return list(self.pool.map(work, range(THREADS), edges[:-1], edges[1:]))
 
     # ------------------------------------------------------------------ level 0
 
     def level_zero(self, report: Report) -> None:
-        """Doom every state whose k* is above 0."""
+        """Find the doomed states: those with k* above 0."""
         states = self.game.num_states
         relies = np.empty(states, self.game.choice_ptr.dtype)
-        # peeled states must have the smallest ranks, then those that are ruled out: two ranges are kept for them
+        # peeled states must have the smallest ranks, then those that are ruled out: two ranges are reserved for them
         base = 2 * states
         dead = count = self._sweep(level_zero.first_sweep, relies, base)
         forward, slow = False, 0
@@ -162,12 +162,12 @@ class _Run:
         self.level = 0
 
     def _sweep(self, kernel: Callable[..., int], relies: Ints, next_rank: int, *order: bool) -> int:
-        """One sweep in two halves at once, each of which sees what the other had doomed before.
+        """One sweep in two halves in parallel, each of which only sees the other's doomed states before the sweep.
 
-        Neither half justifies a death by a new one of the other, so ranks may be given out twice.
+        Neither half dooms a state because of a new one of the other half, so both may use the same ranks.
         """
         states = self.game.num_states
-        copies = self.doomed, self.doomed.copy()  # the second half is written in the copy alone
+        copies = self.doomed, self.doomed.copy()  # the second half is only written in the copy
 
         def half(i: int, first: int, beyond: int) -> int:
             return kernel(self._game, Doom(copies[i], relies, self.rank), next_rank, first, beyond, *order)
@@ -193,9 +193,9 @@ class _Run:
         """Settle the doomed states."""
         states = self.game.num_states
         node = np.full(2 * states, parts.NOWHERE, self.index)
-        np.negative(self.doomed, out=node[::2], dtype=self.index, casting="unsafe")  # 0 where settled, else UNSETTLED
+        np.negative(self.doomed, out=node[::2], dtype=self.index, casting="unsafe")  # 0 if settled, else UNSETTLED
         reached = np.empty(states, self.index)
-        # what k*(s,a) will be written to is free until then
+        # ``of_choice`` is not used before the end, so its memory is used here
         order = self.of_choice if self.index is np.int32 else np.empty(self.num_doomed, self.index)
         strides = int(peeling.stride(self.game.choice_ptr)), int(peeling.stride(self.game.outcome_ptr))
         peeled = peeling.peel(strides, self._game, self.doomed, node, reached, order, self.cap)
@@ -203,10 +203,10 @@ class _Run:
             raise _too_large()
         del reached, order
         peeling.unzip(node, self.doomed, self.rank)
-        node.resize(states, refcheck=False)  # in place: beside this, a copy would be the peak of memory
-        self.value = node.astype(np.int32, copy=False)  # not before it is fit to be kept when Ctrl-C comes
+        node.resize(states, refcheck=False)  # in place: a copy would raise the peak of memory
+        self.value = node.astype(np.int32, copy=False)  # set here, when it is valid as a partial result after Ctrl-C
         left = self.num_doomed - peeled
-        if left == states or self.cap == 0:  # nothing to start from, or nothing more to do
+        if left == states or self.cap == 0:  # all are ∞, or all that is left is above the cap
             left = 0
         elif left > states / 2:
             left -= self._rule_out()
@@ -216,10 +216,10 @@ class _Run:
             self.level = self.cap
 
     def _rule_out(self) -> int:
-        """Where most states are doomed, most of them are ∞: find those first; returns how many.
+        """If most states are doomed, most of them are ∞: find those first; returns their number.
 
-        In rounds: the states that can do with damage on the way to finite states only are finite too; whoever is
-        lost in a round without survivors is ∞, by the ranks of that round.
+        In rounds: states with a choice that does damage only on the way to finite states are finite too; all states
+        lost in a round without survivors are ∞, as the ranks of that round prove.
         """
         is_doomed = self.doomed == parts.DOOMED
         kind = np.where(is_doomed, np.uint8(parts.HOPED), np.uint8(parts.FINITE))
@@ -240,7 +240,7 @@ class _Run:
         return 0
 
     def _lose(self, kind: Any, relies: Ints, rank: Ints, hoped: int) -> int | None:
-        """One round; returns how many states were lost, or None if that takes too long to find out."""
+        """One round; returns the number of lost states, or None if it takes too many sweeps."""
         lost = count = slow = 0
         first, forward = True, True
         while first or (count and lost < hoped):
@@ -254,13 +254,13 @@ class _Run:
         small = _Compact(self, left)
         try:
             small.run(self.cap, report)
-        finally:  # what is settled is exact, also after an interruption
+        finally:  # settled values are exact, also after an interruption
             self.level = small.scatter()
 
     # ------------------------------------------------------------------ the answer
 
     def answer(self, *, complete: bool) -> Answer | None:
-        """The budgets, or None if not even level 0 is complete; what is above the last complete level is ∞."""
+        """The budgets, INFINITE above the last complete level; None if level 0 is not complete."""
         if self.level < 0:
             return None
         if not hasattr(self, "value"):  # interrupted while peeling
@@ -275,7 +275,7 @@ class _Run:
 
 
 class _Compact:
-    """The game that is left after level 0 and peeling, and the run of ``advance`` on it."""
+    """The game that remains after level 0 and peeling, and the run of ``advance`` on it."""
 
     def __init__(self, run: _Run, left: int) -> None:
         self.run_of = run
@@ -314,7 +314,7 @@ class _Compact:
             rank=rank,
             filed=np.full(2 * states, parts.NOWHERE, index),
             card=np.empty(2 * choices, index),
-            hurt=np.empty(choices, np.uint8),
+            harm=np.empty(choices, np.uint8),
             due=np.full(parts.BUCKETS, parts.NOWHERE, index),
         )
         self.scratch = Scratch(
@@ -327,7 +327,7 @@ class _Compact:
         )
 
     def run(self, cap: int, report: Report) -> None:
-        """Visit the levels up to ``cap``."""
+        """Run the levels up to ``cap``."""
         higher_levels.file_witnesses(self.board, self.left)
         settled_before = self.run_of.game.num_states - self.left
         status = parts.MORE
@@ -341,7 +341,7 @@ class _Compact:
             raise _too_large()
 
     def scatter(self) -> int:
-        """Write values and ranks back; returns the last complete level."""
+        """Copy values and ranks back; returns the last complete level."""
         run = self.run_of
         states = np.flatnonzero(run.doomed == parts.DOOMED)  # in the order of extraction
         run.value[states] = self.board.value[1 : self.left + 1]
@@ -357,5 +357,5 @@ def _edges(size: int) -> list[int]:
 def _too_large() -> LimitReached:
     return LimitReached(
         f"finite budgets must be below {int(parts.INFINITE)}; this model needs a larger one. "
-        "Scale the damages down, or pass cap=… to stop at the budget that interests you."
+        "Scale the damages down, or pass cap=… to stop at a smaller budget."
     )

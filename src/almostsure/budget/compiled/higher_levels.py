@@ -1,10 +1,11 @@
 """The levels above 0, on the compact game.  See :mod:`almostsure.budget.compiled.parts`.
 
-There may be a million levels, so what happens at each is inlined: a call would count the references of its arrays.
+There may be a million levels, so the kernels that run once per level are inlined: a call would count the references of
+its arrays.
 """
 
 # mypy: ignore-errors
-# Numba infers the types of these functions; annotations would say nothing to it.
+# Numba infers the types of these functions, and ignores annotations.
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ from almostsure.kernels import njit
 
 @njit(cache=True, borrows=True, nogil=True)
 def file_witnesses(board, num_doomed):
-    """File every choice of the compact game under the witness that is likely to last longest."""
-    choice_ptr, outcome_ptr, outcome, _, value, rank, filed, card, hurt, due = board
+    """File every choice of the compact game under the witness that is likely to stay bad for the most levels."""
+    choice_ptr, outcome_ptr, outcome, _, value, rank, filed, card, harm, due = board
     for s in range(1, num_doomed + 1):
         for c in range(choice_ptr[s], choice_ptr[s + 1]):
             witness = np.int64(NOWHERE)
@@ -52,7 +53,7 @@ def file_witnesses(board, num_doomed):
             t = np.int64(outcome[witness] >> DAMAGE_BITS)
             d = outcome[witness] & DAMAGE_MASK
             card[2 * c + 1] = s
-            hurt[c] = d
+            harm[c] = d
             if t == 0:
                 card[2 * c], due[d] = due[d], c
             else:
@@ -62,14 +63,15 @@ def file_witnesses(board, num_doomed):
 
 @njit(cache=True, borrows=True, nogil=True, inline="always")
 def collect(board, queue, level, events, first, last):
-    """Queue everybody who may leave the dead at this level; returns how many there are.
+    """Queue the dead states that become suspects at this level; returns their number.
 
-    Choices fall that are due, that are filed damage-free under a peeled state of this value (an event), or so
-    under a state that has been queued.  Whoever finds no other witness is queued with the tentative value.
+    Choices lose their witness if they are due, or filed with a damage-free witness under a peeled state of this value
+    (an event) or under a queued state.  If such a choice has no other witness, its state is queued, with the tentative
+    value.
     """
-    _, outcome_ptr, outcome, reached, value, rank, filed, card, hurt, due = board
+    _, outcome_ptr, outcome, reached, value, rank, filed, card, harm, due = board
     queued = 0
-    source = first - last - 1  # first what is due, then the events, then the queue as it grows
+    source = first - last - 1  # first the choices that are due, then the events, then the growing queue
     while source < queued:
         if source < first - last:
             c = np.int64(due[level % BUCKETS])
@@ -93,15 +95,15 @@ def collect(board, queue, level, events, first, last):
                     t = np.int64(outcome[j] >> DAMAGE_BITS)
                     d = np.int64(outcome[j] & DAMAGE_MASK)
                     v = np.int64(value[unsigned(t)])
-                    if many and v < level and v + d <= level:  # good for ever: never look at it again
+                    if many and v < level and v + d <= level:  # it stays good: never examine it again
                         outcome[j], outcome[begin] = outcome[begin], outcome[j]
                         begin += 1
                         reached[c] = begin
                         continue
-                    # a damage-free witness must have died before: two states must not justify each other
+                    # a damage-free witness must have died earlier, since two states must not justify each other
                     if v + d > level and (d > 0 or v != INFINITE or rank[t] < rank[s]):
-                        hurt[c] = d
-                        if v < level:  # settled before: it is known when the witness falls
+                        harm[c] = d
+                        if v < level:  # settled before, so it is known when the witness falls due
                             at = (v + d) % BUCKETS
                             card[2 * c], due[at] = due[at], c
                         else:
@@ -119,7 +121,7 @@ def collect(board, queue, level, events, first, last):
 
 @njit(cache=True, borrows=True, nogil=True, inner=True)
 def register_anew(board, scratch, queued, beyond, level):
-    """Where the pool is full of watchers that have moved on: start it again with the first suspects that count."""
+    """If the pool is full, mostly of outdated watchers, fill it anew from the first ``beyond`` suspects."""
     outcome_ptr, outcome, value = board.outcome_ptr, board.outcome, board.value
     relies, watchers, pool_next, pool_choice, queue, _ = scratch
     for k in range(queued):
@@ -140,12 +142,12 @@ def register_anew(board, scratch, queued, beyond, level):
 
 @njit(cache=True, borrows=True, nogil=True, inline="always")
 def decide(board, scratch, next_rank, queued, level):
-    """Find out which suspects die at this level; returns how many do.
+    """Decide which suspects die at this level; returns their number.
 
-    A suspect relies on its first good choice and registers with the suspects that this leads to; the bad ones
-    before it are filed.  Whoever finds none dies and wakes its watchers, which look on from where they were.
+    A suspect relies on its first good choice, and registers with the suspects that this leads to; the bad choices
+    before it are filed.  A suspect without a good choice dies and notifies its watchers, which resume their search.
     """
-    choice_ptr, outcome_ptr, outcome, reached, value, rank, filed, card, hurt, due = board
+    choice_ptr, outcome_ptr, outcome, reached, value, rank, filed, card, harm, due = board
     relies, watchers, pool_next, pool_choice, queue, dead = scratch
     num_dead = woken = pooled = 0
     for i in range(queued):
@@ -164,12 +166,12 @@ def decide(board, scratch, next_rank, queued, level):
                     if j == end:
                         break
                     t = np.int64(outcome[j] >> DAMAGE_BITS)
-                    hurt[c] = outcome[j] & DAMAGE_MASK
+                    harm[c] = outcome[j] & DAMAGE_MASK
                     if value[t] < level:
-                        at = (np.int64(value[t]) + np.int64(hurt[c])) % BUCKETS
+                        at = (np.int64(value[t]) + np.int64(harm[c])) % BUCKETS
                         card[2 * c], due[at] = due[at], c
                     else:
-                        at = 2 * t + (hurt[c] > 0)
+                        at = 2 * t + (harm[c] > 0)
                         card[2 * c], filed[at] = filed[at], c
                 c += 1
             if c == last:
@@ -184,11 +186,11 @@ def decide(board, scratch, next_rank, queued, level):
                 else:
                     for j in range(outcome_ptr[c], outcome_ptr[c + 1]):
                         t = np.int64(outcome[j] >> DAMAGE_BITS)
-                        if t != s and (value[t] == level or value[t] == INFINITE):  # it may have died just now
+                        if t != s and (value[t] == level or value[t] == INFINITE):  # it may have just died
                             pool_choice[pooled], pool_next[pooled] = c, watchers[t]
                             watchers[t] = pooled
                             pooled += 1
-            s = np.int64(NOWHERE)  # next, a watcher that is still hoped for and still relies on what has become bad
+            s = np.int64(NOWHERE)  # next: a watcher that is still a suspect and still relies on the choice turned bad
             while s == NOWHERE and (entry != NOWHERE or woken < num_dead):
                 if entry == NOWHERE:
                     entry = np.int64(watchers[dead[woken]])
@@ -203,8 +205,8 @@ def decide(board, scratch, next_rank, queued, level):
 
 @njit(cache=True, borrows=True, nogil=True, inline="always")
 def settle(board, scratch, queued, level, events, first, last):
-    """Schedule what is filed under the states of value ``level``; returns how many of the queue survived."""
-    value, filed, card, hurt, due = board.value, board.filed, board.card, board.hurt, board.due
+    """Schedule the choices filed under states of value ``level``; returns the number of suspects that survived."""
+    value, filed, card, harm, due = board.value, board.filed, board.card, board.harm, board.due
     watchers, queue = scratch.watchers, scratch.queue
     count = 0
     for i in range(first - last, queued):
@@ -216,7 +218,7 @@ def settle(board, scratch, queued, level, events, first, last):
             filed[2 * t + 1] = NOWHERE
             while c != NOWHERE:
                 following = np.int64(card[2 * c])
-                at = (level + np.int64(hurt[c])) % BUCKETS
+                at = (level + np.int64(harm[c])) % BUCKETS
                 card[2 * c], due[at] = due[at], c
                 c = following
     return count
@@ -227,7 +229,7 @@ def settle(board, scratch, queued, level, events, first, last):
 
 @njit(cache=True, borrows=True, nogil=True)
 def advance(board, scratch, tally, events, cap, patience, most_ranks):
-    """Run levels until the answer is complete up to ``cap`` or about ``patience`` states were looked at.
+    """Run levels until the answer is complete up to ``cap``, or about ``patience`` states were examined.
 
     ``events`` lists the peeled states of finite value, sorted by value.  WIDEN: ranks need a wider type.
     """

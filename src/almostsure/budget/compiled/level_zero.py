@@ -1,11 +1,11 @@
-"""Level 0 on the whole model: which states need no budget.  See :mod:`almostsure.budget.compiled.parts`.
+"""Level 0 on the whole model: finds the states that need no budget.  See :mod:`almostsure.budget.compiled.parts`.
 
-Kernels take their tuples apart before they loop, and their inner loops call nothing: Numba counts references where an
-array is taken out of a tuple, and passes arrays to a function field by field.
+Kernels unpack their tuples before the loops, and inner loops call no functions: Numba counts references when an array
+is taken out of a tuple, and passes arrays to a function field by field.
 """
 
 # mypy: ignore-errors
-# Numba infers the types of these functions; annotations would say nothing to it.
+# Numba infers the types of these functions, and ignores annotations.
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from almostsure.kernels import njit
 
 @njit(cache=True, borrows=True, nogil=True)
 def first_sweep(game, doom, next_rank, first, beyond):
-    """Look once at every state from ``first`` to before ``beyond``; returns how many were doomed."""
+    """Examine the states ``first … beyond − 1`` once; returns the number of newly doomed ones."""
     choice_ptr, outcome_ptr, successor, damage = game
     doomed, relies, rank = doom
     one = unsigned(1)
@@ -43,7 +43,7 @@ def first_sweep(game, doom, next_rank, first, beyond):
 
 @njit(cache=True, borrows=True, nogil=True)
 def sweep(game, doom, next_rank, first, beyond, forward):
-    """Look again at each of these states that is not doomed, in order or against it; returns how many were doomed."""
+    """Examine those of them that are not doomed, forward or backward; returns the number of newly doomed ones."""
     choice_ptr, outcome_ptr, successor, damage = game
     doomed, relies, rank = doom
     one = unsigned(1)
@@ -53,7 +53,7 @@ def sweep(game, doom, next_rank, first, beyond, forward):
         if doomed[s]:
             continue
         c = unsigned(relies[s])
-        bad = np.uint8(0)  # no branches: this runs over every state, and damage was ruled out before
+        bad = np.uint8(0)  # no branches, since this runs over all states; the choice has no damage
         for j in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])):
             bad |= doomed[unsigned(successor[j])]
         if not bad:
@@ -78,7 +78,7 @@ def sweep(game, doom, next_rank, first, beyond, forward):
 
 @njit(cache=True, borrows=True, nogil=True)
 def spread(game, doom, next_rank, watch):
-    """Finish level 0 where sweeping takes too long: each state registers with the successors that it relies on."""
+    """Finish level 0 if sweeps take too long: each state registers with the successors that it relies on."""
     choice_ptr, outcome_ptr, successor, damage = game
     doomed, relies, rank = doom
     watchers, following, pool_state, pool_choice, stack = watch
@@ -88,7 +88,7 @@ def spread(game, doom, next_rank, watch):
     for i in range(unsigned(doomed.size)):
         s = unsigned(i)
         depth = 0
-        relied = NOWHERE  # on which choice a state relied that is woken below; others it has left before
+        relied = NOWHERE  # the choice for which the state registered; it is skipped if it relies on another by now
         while True:
             if not doomed[s] and (relied == NOWHERE or relied == np.int64(relies[s])):
                 last = unsigned(choice_ptr[s + one])
@@ -128,7 +128,7 @@ def spread(game, doom, next_rank, watch):
 
 @njit(cache=True, borrows=True, nogil=True)
 def choice_values(game, value, first, beyond, out):
-    """k(s,a) = max over outcomes of d + v(s'), for the choices from ``first`` to before ``beyond``."""
+    """k(s,a) = max over outcomes of d + v(s'), for the choices ``first … beyond − 1``."""
     _, outcome_ptr, successor, damage = game
     for c in range(unsigned(first), unsigned(beyond)):
         worst = np.int64(0)

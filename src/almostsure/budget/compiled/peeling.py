@@ -1,16 +1,16 @@
-"""Above level 0, what needs no levels: acyclic parts, and states that no budget helps.
+"""Settles states without levels: acyclic parts, and states that no budget suffices for.
 
-See :mod:`almostsure.budget.compiled.parts`.  What is read together lies together, and what need not be read cannot miss
-the cache: ``peel`` keeps two numbers beside each other for each state, ``node[2s]`` and ``node[2s + 1]``.  The first
-starts as 0 where ``s`` is settled and UNSETTLED elsewhere; in the end it is the value.  A state waits for its first
-unsettled successor ``t`` in a list that starts at ``node[2t + 1]`` and goes on through ``node[2s]`` of those who wait,
-as ``−2 − next``.  When nobody waits for ``t`` any more, ``node[2t + 1]`` becomes its rank.  A stride of ``n`` says that
-every state has ``n`` choices (every choice ``n`` outcomes), 0 that the offsets must be read.  States with many outcomes
-go on looking where they had stopped (``reached``); it is quicker for small ones to start again.
+See :mod:`almostsure.budget.compiled.parts`.  To save cache misses, ``peel`` keeps two numbers side by side for each
+state, ``node[2s]`` and ``node[2s + 1]``.  The first is initially 0 if ``s`` is settled, and UNSETTLED otherwise; in the
+end it is the value.  A state waits for its first unsettled successor ``t`` in a list that begins at ``node[2t + 1]``
+and continues through ``node[2s]`` of the waiting states, as ``−2 − next``.  When no state waits for ``t`` any longer,
+``node[2t + 1]`` becomes its rank.  A stride ``n`` means that all states have ``n`` choices (all choices ``n``
+outcomes), 0 that the offsets must be read.  States with many outcomes resume the search where they stopped
+(``reached``); for others it is faster to begin again.
 """
 
 # mypy: ignore-errors
-# Numba infers the types of these functions; annotations would say nothing to it.
+# Numba infers the types of these functions, and ignores annotations.
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from almostsure.budget.compiled.parts import (
 )
 from almostsure.kernels import njit
 
-NEVER = np.int64(2**40)  # a cost that nothing affords; finite ones are below 2³²
+NEVER = np.int64(2**40)  # stands for an infinite cost; finite ones are below 2³²
 
 
 @njit(cache=True, borrows=True, nogil=True)
 def stride(ptr):
-    """How many items each owner has, where all have equally many; otherwise 0."""
+    """The number of items per owner if it is the same for all; otherwise 0."""
     width = ptr[1] - ptr[0]
-    if ptr[-1] == ptr.size - 1:  # as many items as owners, and everybody has one
+    if ptr[-1] == ptr.size - 1:  # as many items as owners, and each has at least one
         return 1
     for begin in range(0, ptr.size - 1, 4096):
         differs = ptr[0] & 0
-        for i in range(begin, min(begin + 4096, ptr.size - 1)):  # without a branch: the processor takes several at once
+        for i in range(begin, min(begin + 4096, ptr.size - 1)):  # without a branch, so that it is vectorised
             differs |= (ptr[i + 1] - ptr[i]) ^ width
         if differs:
             return 0
@@ -50,15 +50,15 @@ def stride(ptr):
 
 @njit(cache=True, borrows=True, nogil=True)
 def peel(strides, game, doomed, node, reached, order, cap):
-    """Settle, in topological order, every doomed state whose other successors are settled, and list it in ``order``.
+    """Settle, in topological order, all doomed states whose other successors are settled, and list them in ``order``.
 
-    Returns how many there are; −1 if, without a cap, a finite value is too large.  What exceeds ``cap`` is INFINITE.
+    Returns their number; −1 if, without a cap, a finite value is too large.  Values above ``cap`` are INFINITE.
     """
     choice_ptr, outcome_ptr, successor, damage = game
     per_state, per_choice = strides
     num_states, settled, done = node.size // 2, 0, 0
     for i in range(num_states):
-        s = num_states - 1 - i  # models are mostly numbered forwards, so going backwards settles more at once
+        s = num_states - 1 - i  # successors mostly have larger numbers, so going backward settles more states at once
         if doomed[s] != DOOMED:
             continue
         woken = False
@@ -80,7 +80,7 @@ def peel(strides, game, doomed, node, reached, order, cap):
                 for j in range(begin, end):
                     t = np.int64(successor[j])
                     v = node[unsigned(2 * t)]
-                    if t == s:  # without damage it costs nothing; with damage it is never worth relying on
+                    if t == s:  # a self-loop: free without damage; with damage the choice is never safe
                         worst = NEVER if damage[j] else worst
                     elif v < 0:
                         blocker = t
@@ -113,9 +113,9 @@ def peel(strides, game, doomed, node, reached, order, cap):
 
 @njit(cache=True, borrows=True, nogil=True)
 def unzip(node, doomed, rank):
-    """Take apart what ``peel`` left in ``node``: values to its first half, ranks of peeled states to ``rank``.
+    """Separate the results of ``peel`` in ``node``: values to its first half, ranks of peeled states to ``rank``.
 
-    What could not be peeled has the value INFINITE so far.
+    States that could not be peeled get the value INFINITE for now.
     """
     one = unsigned(1)
     for s in range(unsigned(doomed.size)):
@@ -131,10 +131,10 @@ def unzip(node, doomed, rank):
 
 @njit(cache=True, borrows=True, nogil=True)
 def rule_out(game, kind, relies, rank, next_rank, forward, first):
-    """Look once at every hoped-for state, for a choice that harms only on the way to finite states.
+    """Examine all HOPED states once, for a choice that does damage only on the way to finite states.
 
     ``kind`` is FINITE, HOPED or LOST.  A damage-free outcome may lead to FINITE and HOPED states, a damaging one
-    to FINITE states only.  Returns how many states were lost.
+    to FINITE states only.  Returns the number of newly lost states.
     """
     choice_ptr, outcome_ptr, successor, damage = game
     num_states = unsigned(kind.size)

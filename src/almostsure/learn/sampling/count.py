@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import count, names_right_word
-from almostsure.crew import Each, Workers, as_crew, cores, uninterrupted
-from almostsure.errors import CorruptFile, LimitReached
+from almostsure.crew import Each, Workers, as_crew, cores
+from almostsure.errors import CorruptFile, LimitReached, uninterrupted
 from almostsure.learn.counts import Block, Counts, merged, outcome_key
 from almostsure.learn.sampling import kernel
 from almostsure.learn.sampling.checkpoint import Checkpoint

@@ -1,1 +1,1 @@
-"""What a policy achieves, exactly, with proved errors, and the most damage that can happen to it."""
+"""Exact evaluation of policies with proved errors, and their worst damage."""

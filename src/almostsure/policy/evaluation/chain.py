@@ -1,17 +1,17 @@
-"""The Markov chain of a policy, one layer at a time, and exact solves on it.
+"""The Markov chain of a policy, one layer at a time, and its equations.
 
-A *layer* holds the states that a policy reaches with the same remaining budget.  Its moves either stay in the
-layer or leave it; a state whose moves can neither leave nor reach a state from which something leaves is
-*recurrent*, every other one *transient*.  On the transient states the equations
+A *layer* has the states that a policy reaches with the same remaining budget.  Its moves either stay in the layer or
+leave it.  A state is *recurrent* if its strongly connected component is closed: no move leads out of it, neither in the
+layer nor out of it, and the policy does not come to rest there.  All others are *transient*.  On these the equations
 
-    values      V = b + A V        what is collected from each state on
-    visits      n = m + Aᵀ n       how often each state is visited when the layer is entered with the masses m
+    values      V = b + A V        the expected sum collected from each state on
+    visits      n = m + Aᵀ n       the expected number of visits if the layer is entered with the masses m
 
-have one solution (A: the moves inside); :mod:`almostsure.policy.evaluation.linear` finds it, with a proved error.
-Recurrence is read off the graph, never off the numbers.
+have a unique solution (A: the moves inside); :mod:`almostsure.policy.evaluation.linear` computes it, with a proved
+error.  Recurrence is determined by the graph, never by numerical values.
 
-What probabilities mean: those of a choice are the stored floats divided by their exact sum, and so are those of a
-policy in a state and those of the initial states.  A move's weight is computed with twice the digits.
+The probabilities of a choice are the stored floats divided by their exact sum, and likewise those of a policy in a
+state and those of the initial states.  The weight of a move is computed with twice the digits.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ from almostsure.policy.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moves:
-    """The states reached in one layer, and what happens in them under the policy."""
+    """The states reached in one layer, and their moves under the policy."""
 
     remaining: int  # OVERSPENT for the last layer, in which all moves stay
     states: Ints  # [n], ascending
     is_terminal: Bools  # [n]
     rests: Floats  # [n], the probability of coming to rest on arrival
-    row: Ints  # [m], position in ``states`` of each move, ascending
-    outcome: Ints  # [m], the model's outcome
-    share: Floats  # [m], how much the policy plays its choice, as stored
+    row: Ints  # [m], the position in ``states`` of each move, ascending
+    outcome: Ints  # [m], the outcome of the model
+    share: Floats  # [m], the probability with which the policy plays the choice, as stored
     successor: Ints  # [m], a state of the model
-    weight: Wide  # [m], probability of the move, rest and action included
+    weight: Wide  # [m], the probability of the move, including rest and action
     reward: Floats  # [m]
     damage: npt.NDArray[np.int64]  # [m]
 
     @property
     def stays(self) -> Bools:
-        """Which moves remain in the layer, [m]."""
+        """A mask of the moves that remain in the layer, [m]."""
         return np.full(self.row.size, True) if self.remaining == OVERSPENT else self.damage == 0
 
     def position(self, states: Ints) -> Ints:
-        """Where ``states``, which must be among them, stand in the layer."""
+        """The positions of ``states``, which must be in the layer."""
         return np.searchsorted(self.states, states)
 
 
 def layers_of(mdp: MDP, policy: Policy, budget: int | None) -> Iterator[Moves]:
-    """The layers that a policy reaches from the start, most remaining first.
+    """The layers that a policy reaches from the start, largest remaining budget first.
 
-    What overspends is followed where the policy says what it does then.
+    Outcomes that overspend are followed if the policy is defined for an overspent budget.
     """
     start = None if policy.budget is None else budget
     is_terminal = mdp.is_terminal()
@@ -71,9 +71,9 @@ def layers_of(mdp: MDP, policy: Policy, budget: int | None) -> Iterator[Moves]:
 
 
 def rule_of(policy: Policy, start: int | None = None) -> Rule:
-    """What a policy plays, for exploring: nothing where an episode is over, nor where it surely comes to rest.
+    """The rule of a policy; it plays no choice in terminal states, or where it comes to rest with probability 1.
 
-    ``start``, the budget that it is played with, is named where the policy says nothing because it has another one.
+    ``start`` is the budget that it is played with; if the policy has another one, the error names both.
     """
     mdp, rest = policy.mdp, policy.rest
     is_terminal = mdp.is_terminal()
@@ -84,21 +84,21 @@ def rule_of(policy: Policy, start: int | None = None) -> Rule:
         if rest is not None:
             goes_on &= rest.probability[layer, states] < 1
         at = np.flatnonzero(goes_on)
-        choice, owner, _, silent = played(policy, layer, states[at])
-        if silent.any():
+        choice, owner, _, undefined = played(policy, layer, states[at])
+        if undefined.any():
             left = None if policy.budget is None else remaining
             remedy = read.other_budget(policy.budget, start)
-            raise read.silent(mdp, int(states[at[np.argmax(silent)]]), left, remedy)
+            raise read.undefined(mdp, int(states[at[np.argmax(undefined)]]), left, remedy)
         return Played(choice, at[owner])
 
     return rule
 
 
 def played(policy: Policy, layer: int | Ints, states: Ints) -> tuple[Ints, Ints, Floats, Bools]:
-    """What a policy plays at some states, all in one layer or each in its own.
+    """The choices that a policy plays at some states, all in one layer or each in its own.
 
-    Returns the choices, the position of each one's state, how much it is played, as stored; and for each state whether
-    the policy says nothing there.
+    Returns the choices, the positions of their states, their probabilities as stored, and for each state whether the
+    policy is undefined there.
     """
     choice: Ints
     owner: Ints
@@ -140,7 +140,7 @@ def _moves(mdp: MDP, policy: Policy, remaining: int, steps: Sequence[Step], is_t
 
 
 def _weights(probability: Floats, of: Ints, share: Floats, owner: Ints, rests: Floats) -> Wide:
-    """The probability of each move: of the outcome, of its choice, and of not coming to rest."""
+    """The probability of each move: that of the outcome times that of its choice times that of not coming to rest."""
     weight = normalised(probability, of, share.size)
     if (share != 1).any():
         played = normalised(share, owner, rests.size)
@@ -164,17 +164,17 @@ def normalised(values: Floats, group: Ints, count: int) -> Wide:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
-    """One layer's transient part.  A discount below 1 makes every state but the terminal ones transient."""
+    """The transient part of a layer.  A discount below 1 makes all states except terminal ones transient."""
 
     transient: Bools  # [n], t of them
-    label: Ints  # [n], strongly connected component
+    label: Ints  # [n], the strongly connected component
     inside: Bools  # [m], the moves from transient to transient states of the layer
     leaving: Bools  # [m], the other moves from transient states
     system: Leaking  # of the t states
 
 
 def block(moves: Moves, stays: Bools, *, discount: float = 1.0) -> Block:
-    """The equations of one layer; ``stays[i]`` says whether move i remains in it."""
+    """The equations of a layer; ``stays[i]`` says whether move i remains in it."""
     label, transient = _classes(moves, stays)
     if discount < 1:
         transient = ~moves.is_terminal
@@ -196,7 +196,7 @@ def block(moves: Moves, stays: Bools, *, discount: float = 1.0) -> Block:
 
 
 def _classes(moves: Moves, stays: Bools) -> tuple[Ints, Bools]:
-    """The strongly connected component of each state, and whether it is left eventually."""
+    """The strongly connected component of each state, and a mask of the transient states."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
@@ -212,5 +212,5 @@ def _classes(moves: Moves, stays: Bools) -> tuple[Ints, Bools]:
 
 
 def add_up(places: Ints, weights: Floats, count: int) -> Floats:
-    """The sum of the weights at each of ``count`` places."""
+    """The sum of the weights of each of ``count`` places."""
     return np.bincount(places, weights, minlength=count).astype(np.float64, copy=False)

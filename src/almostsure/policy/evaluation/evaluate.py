@@ -1,22 +1,23 @@
-"""Exact evaluation of any policy: return, damage, its distribution, length, by sparse solves.
+"""``evaluate``: exact evaluation of a policy by sparse solves: its return, damage with its distribution, and length.
 
-A policy on (state, remaining) is evaluated layer by layer.  Values come from the lowest remaining budget up (each
-layer's exits are known by then), masses from the highest down: the mass that ends in the layer of ``k`` left after
-starting with ``budget`` is the probability of exactly ``budget − k`` damage.  What is stationary (a stationary
-policy, or what a policy does once the budget is overspent) is one layer for the values, and layer after layer for
-the distribution, until less than 1e-13 of the finite damage is unaccounted for.  A long tail is cut after
-``LEVELS`` layers, or ``WORK`` states in all, though never before the budget; its mass is in ``beyond``.
+A policy on (state, remaining) is evaluated layer by layer.  Values are computed from the lowest remaining budget
+upwards, so the values behind each layer's exits are known.  Masses go from the highest remaining budget downwards: the
+mass that ends in the layer with ``k`` left after a start with ``budget`` is the probability of exactly ``budget − k``
+damage.  A stationary part (a stationary policy, or the layer for an overspent budget) is one layer for the values, and
+one layer per damage for the distribution, until less than 1e-13 of the mass with finite damage is missing.  A long tail
+is cut after ``LEVELS`` layers, or ``WORK`` states in total, but never before the budget; its mass is in ``beyond``.
 
-Accuracy.  Probabilities are what is stored, divided by its exact sum.  Every value is a sum of two floats, its
-equation's residual is computed with twice the digits, and a bound on its error is proved, rounding included
-(:mod:`almostsure.policy.evaluation.linear`).  ``lower`` and ``upper`` enclose the return; ``accuracy`` is the largest
-error of any number in the result, so that a long expected length, which floats cannot hold more exactly, shows in it.
+Accuracy.  Probabilities are the stored ones divided by their exact sum.  Values are sums of two floats, the residuals
+of their equations are computed with twice the digits, and bounds on their errors are proved, including rounding
+(:mod:`almostsure.policy.evaluation.linear`).  ``lower`` and ``upper`` enclose the return.  ``accuracy`` is the largest
+error of any number in the result; it is large if an expected length is so long that floats cannot represent it better.
 
-What goes on for ever.  Undiscounted, a policy may end in a recurrent class that is not terminal.  If no step of it has
-an expected reward and none does damage, nothing is added; its length is infinite.  If it takes damage, the total
-damage is infinite with that probability.  If its mean reward per step is positive or negative the return is plus or
-minus infinity: what is collected from one visit of a state to the next decides, exactly.  If rewards merely cancel out
-in the long run, or some classes go to plus and others to minus infinity, the return is NaN: it has no value.
+Runs without an end.  Without a discount, a policy may end in a recurrent class that is not terminal, and the expected
+length is infinite.  If no state of the class has an expected reward and no step does damage, it adds nothing else.  If
+a step does damage, the damage is infinite with the probability of the class.  If the mean reward per step is positive
+or negative, the return is plus or minus infinity; the expected reward between two visits of a state decides that,
+exactly.  If rewards only cancel out in the long run, or some classes tend to plus and others to minus infinity, the
+return is undefined (NaN).
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ LEVELS = 1_000
 WORK = 10_000_000
 NEGLIGIBLE = 1e-13
 
-RETURN, DAMAGE, STEPS, ENDS, HURTS = range(5)  # the columns that are solved for together
+RETURN, DAMAGE, STEPS, ENDS, ENDLESS = range(5)  # the columns that are solved together
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Evaluation:
-    """What a policy achieves from the initial state, or from the initial distribution.
+    """The results of a policy from the initial state, or from the initial distribution.
 
     Examples
     --------
@@ -71,9 +72,9 @@ class Evaluation:
     endless: float  # probability of infinite damage
     budget: int | None  # the starting budget
     discount: float
-    lower: float  # of the expected return: not above its exact value
-    upper: float  # not below it
-    accuracy: float  # bound on the absolute error of every number here
+    lower: float  # proved lower bound on the expected return
+    upper: float  # proved upper bound on it
+    accuracy: float  # bound on the absolute error of all numbers here
 
     def exceeds(self, budget: int) -> float:
         """The probability of more than ``budget`` damage."""
@@ -89,7 +90,7 @@ class Evaluation:
     def overspends(self) -> float:
         """The probability of more damage than the starting budget."""
         if self.budget is None:
-            raise ArgumentError("there is no budget to overspend: evaluate with budget=, or ask exceeds(budget)")
+            raise ArgumentError("there is no budget to overspend: evaluate with budget=, or call exceeds(budget)")
         return self.exceeds(self.budget)
 
     def __repr__(self) -> str:
@@ -106,7 +107,7 @@ class Evaluation:
         return "\n".join(f"{name:<17}{text}" for name, text in self._facts())
 
     def _facts(self) -> list[tuple[str, str]]:
-        """What there is to say, by name."""
+        """The results as names and texts."""
         discounted = f" (discount {self.discount:g})" if self.discount < 1 else ""
         over = [] if self.budget is None else [(f"P(damage > {self.budget})", f"{self.overspends:.10g}")]
         return [
@@ -128,20 +129,19 @@ def evaluate(mdp: Model, policy: Any, *, budget: int | None = None, discount: fl
     mdp
         The model, an example's name, or a file.
     policy
-        A Policy of it, a Solution that holds one, or a table, mapping or function that is one (see
+        A Policy of the model, a Solution that has one, or a table, mapping or function (see
         :meth:`Policy.from_table` and :meth:`Policy.from_function`).
     budget
-        The starting budget; by default the policy's.  For a stationary policy it changes nothing but
-        ``overspends``.
+        The starting budget; by default that of the policy.  For a stationary policy it only affects ``overspends``.
     discount
-        The discount factor of the return.  Damage counts in full, except in ``discounted_damage``.
+        The discount factor of the return.  Damage is not discounted, except in ``discounted_damage``.
 
     Raises
     ------
     NoSafeAction
-        The policy reaches a state with a remaining budget about which it says nothing.  (If it overspends and says
-        nothing about that, ``expected_return``, ``expected_damage``, ``expected_length`` and ``ends`` are NaN; the
-        distribution up to ``budget`` and ``overspends`` are exact all the same.)
+        If the policy reaches a state and remaining budget at which it is undefined.  (If it overspends, and is
+        undefined for that, ``expected_return``, ``expected_damage``, ``expected_length`` and ``ends`` are NaN; the
+        distribution up to ``budget`` and ``overspends`` are still exact.)
 
     Examples
     --------
@@ -160,7 +160,7 @@ def evaluate(mdp: Model, policy: Any, *, budget: int | None = None, discount: fl
 
 
 class _Evaluator:
-    """One evaluation: explore downwards, values upwards, masses downwards, then the stationary part's distribution."""
+    """One evaluation: exploration downwards, values upwards, masses downwards, then the stationary distribution."""
 
     def __init__(self, mdp: MDP, policy: Policy, start: int | None, discount: float) -> None:
         self.mdp, self.policy, self.start, self.discount = mdp, policy, start, discount
@@ -189,12 +189,12 @@ class _Evaluator:
         overspends = any(x.overspends for x in every)
         nothing = Number(math.nan, 0.0) if overspends and not self.policy.knows_overspent else None
         infinite = Number(math.inf, 0.0)
-        damage = infinite if any(x.hurts_for_ever for x in every) else numbers[DAMAGE]
+        damage = infinite if any(x.has_endless_damage for x in every) else numbers[DAMAGE]
         length = infinite if any(x.goes_on for x in every) else numbers[STEPS]
         gain = nothing or (discounted[RETURN] if self.discount < 1 else self._return(numbers[RETURN]))
         discounted_damage = nothing or (discounted[DAMAGE] if self.discount < 1 else damage)
         damage, length = nothing or damage, nothing or length
-        shares = (numbers[column] for column in (ENDS, HURTS))
+        shares = (numbers[column] for column in (ENDS, ENDLESS))
         ends, endless = (nothing or share._replace(value=min(max(share.value, 0.0), 1.0)) for share in shares)
         errors = [x.error for x in (gain, damage, discounted_damage, length, ends, endless)]
         return Evaluation(
@@ -225,10 +225,10 @@ class _Evaluator:
         layer = self.layers[remaining]
         damage, successor = layer.moves.damage, layer.moves.successor
         after, discounted = Values.zeros(damage.size, 5), Values.zeros(damage.size, 2)
-        for hurt in ascending(damage[~layer.stays]).tolist():
-            target = self.layers.get(max(remaining - hurt, OVERSPENT))
+        for harm in ascending(damage[~layer.stays]).tolist():
+            target = self.layers.get(max(remaining - harm, OVERSPENT))
             if target is not None:
-                at = np.flatnonzero(~layer.stays & (damage == hurt))
+                at = np.flatnonzero(~layer.stays & (damage == harm))
                 place = target.moves.position(successor[at])
                 after.put(at, target.values.at(place))
                 discounted.put(at, target.discounted.at(place))
@@ -237,17 +237,17 @@ class _Evaluator:
     # ------------------------------------------------------------------ masses, from above
 
     def _masses(self, initial: Floats) -> tuple[Floats, float]:
-        """The probability of each damage, and of more than these.
+        """The probability of each damage, and of larger ones.
 
-        Up to the budget, each damage has a layer of its own.  Beyond it, and from 0 on for a stationary policy, the
-        stationary part is gone through again for each damage, as long as that is worth it.
+        Up to the budget, each damage has its own layer.  Beyond it, and from 0 on for a stationary policy, the
+        stationary part is solved again for each damage, until the remaining mass is negligible.
         """
-        enough = (self.start or 0) + 1  # damages that are listed however small their probabilities
+        enough = (self.start or 0) + 1  # damages that are always listed
         layers = {enough - 1 - left: layer for left, layer in self.layers.items() if left != OVERSPENT}
         tail, stationary = None, self.layers.get(OVERSPENT)
         if stationary is not None:
             tail = Layer(self.mdp, stationary.moves, stationary.moves.damage == 0, 1.0)
-            finite = 1 - np.clip(stationary.values.value.high[:, HURTS], 0.0, 1.0)
+            finite = 1 - np.clip(stationary.values.value.high[:, ENDLESS], 0.0, 1.0)
             limit = max(min(LEVELS, WORK // finite.size), enough)
         ended = [0.0] * (enough if layers else 0)
         waiting, beyond = {0: initial}, 0.0
@@ -258,7 +258,7 @@ class _Evaluator:
                 if level >= limit or (rest < NEGLIGIBLE and len(ended) >= enough):
                     break
             layer = layers.get(level, tail)
-            assert layer is not None  # nothing waits where there is none
+            assert layer is not None  # mass only waits in existing layers
             flow = layer.flow(waiting.pop(level))
             self.lost += flow.lost
             ended += [0.0] * (level + 1 - len(ended))
@@ -274,6 +274,6 @@ class _Evaluator:
 
 
 def _outwards(value: float, error: float) -> float:
-    """Their sum, rounded away from the value."""
+    """The sum, rounded away from the value."""
     total = value + error
     return total if error == 0 or not math.isfinite(total) else math.nextafter(total, math.copysign(math.inf, error))

@@ -1,4 +1,4 @@
-"""One layer of an evaluation: its equations and values, what becomes of mass, and where returns drift for ever."""
+"""One layer of an evaluation: its equations and values, the flow of mass, and the drift of returns."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from almostsure.policy.evaluation.chain import Block, Moves, add_up, block
 from almostsure.policy.evaluation.linear import EPS, Leaking, Values, together
 from almostsure.policy.evaluation.wide import LOST, TINY, Groups, Wide, add, multiply, put, wide
 
-EXACT = 40  # states of a class whose drift is computed in fractions, where nothing else decides it
+EXACT = 40  # the drift of classes with up to so many states is computed in fractions, if floats cannot decide it
 
 
 class Number(NamedTuple):
-    """A number, and how much it may be wrong by."""
+    """A number, and a bound on its error."""
 
     value: float
     error: float
 
 
 class Flow(NamedTuple):
-    """What becomes of the mass that enters a layer."""
+    """The flow of the mass that enters a layer."""
 
-    ended: float  # never leaves it
-    left: list[tuple[int, Ints, Floats]]  # damage, states reached and their masses
-    lost: float  # bound on what is missing or too much
+    ended: float  # the mass that never leaves the layer
+    left: list[tuple[int, Ints, Floats]]  # damages, the states reached with each, and their masses
+    lost: float  # bound on the mass that is missing or too much
 
 
 class Layer:
-    """One layer with its equations and its values."""
+    """A layer with its equations and its values."""
 
     def __init__(self, mdp: MDP, moves: Moves, stays: Bools, discount: float) -> None:
         self.moves, self.stays, self.discount = moves, stays, discount
         self.block = block(moves, stays)
         self.discounting = block(moves, stays, discount=discount) if discount < 1 else self.block
         closed, label = ~self.block.transient, self.block.label
-        hurting = np.zeros(label.max() + 1, np.bool_)
-        hurting[label[moves.row[stays & (moves.damage > 0)]]] = True
-        self.hurting = closed & hurting[label]
-        self.hurts_for_ever = bool(self.hurting.any())
+        damaging = np.zeros(label.max() + 1, np.bool_)
+        damaging[label[moves.row[stays & (moves.damage > 0)]]] = True
+        self.damaging = closed & damaging[label]  # recurrent, with damage
+        self.has_endless_damage = bool(self.damaging.any())
         self.goes_on = bool((closed & ~moves.is_terminal).any() or (moves.rests > 0).any())
         self.overspends = bool((moves.damage[~stays] > moves.remaining).any())
         self.drifts = set() if discount < 1 else _drifts(mdp, moves, self.block)
         _, arrivals = np.unique(moves.successor[~stays], return_counts=True)
-        self._most = 16 + int(arrivals.max(initial=0)) + math.log2(moves.row.size + 2)  # additions to a number
+        self._most = 16 + int(arrivals.max(initial=0)) + math.log2(moves.row.size + 2)  # bound on roundings per mass
 
     def solve(self, after: Values, discounted: Values) -> None:
-        """Values of every state, given those of the states in other layers that each move leads to."""
+        """Compute the values of all states, given those of the states in other layers that each move leads to."""
         moves, closed = self.moves, ~self.block.transient
-        nobody = np.zeros(moves.states.size)
-        known = [nobody, nobody, nobody, (closed & moves.is_terminal).astype(float), self.hurting.astype(float)]
+        zero = np.zeros(moves.states.size)
+        known = [zero, zero, zero, (closed & moves.is_terminal).astype(float), self.damaging.astype(float)]
         gains = np.stack([moves.reward, moves.damage, np.ones(moves.row.size), *np.zeros((2, moves.row.size))], axis=1)
         self.values = self._solved(self.block, gains, np.stack(known, axis=1), after, 1.0)
         if self.discount < 1:
@@ -64,7 +64,7 @@ class Layer:
             self.discounted = self.values.at((slice(None), slice(2)))
 
     def _solved(self, solved: Block, gains: Floats, known: Floats, after: Values, discount: float) -> Values:
-        """The columns' values; ``known`` are those of the states that are not transient."""
+        """The values of all columns; ``known`` are those of the states that are not transient."""
         moves, t = self.moves, solved.transient
         mine, stays = np.flatnonzero(t[moves.row]), self.stays & solved.leaving
         row, count, columns = (np.cumsum(t) - 1)[moves.row[mine]], int(np.count_nonzero(t)), gains.shape[1]
@@ -87,13 +87,13 @@ class Layer:
         return result
 
     def flow(self, mass: Floats) -> Flow:
-        """What becomes of the mass that enters the layer."""
+        """The flow of the mass that enters the layer."""
         moves, solved, t = self.moves, self.block, self.block.transient
         visits = mass.copy()
         visits[t], lost = solved.system.visits(mass[t])
         out = solved.leaving
         leaving = visits[moves.row[out]] * moves.weight.high[out]
-        closed = self.stays[out]  # leads to where nothing is ever left
+        closed = self.stays[out]  # leads to a recurrent state of the layer
         ended = float(mass[~t].sum() + leaving[closed].sum() + visits[t] @ moves.rests[t])
         damage, reached, gone = moves.damage[out][~closed], moves.successor[out][~closed], leaving[~closed]
         left = [(d, reached[damage == d], gone[damage == d]) for d in ascending(damage).tolist()]
@@ -101,20 +101,20 @@ class Layer:
 
 
 def _drifts(mdp: MDP, moves: Moves, solved: Block) -> set[int]:
-    """For each recurrent class with rewards: 1 or −1 if the return drifts that way, 0 if it has no value."""
+    """For the recurrent classes with rewards: 1 or −1 if the return drifts to ±∞, 0 if it has no limit."""
     closed = ~solved.transient
     rewarding = np.zeros(moves.states.size, np.bool_)
     rewarding[moves.row[moves.reward != 0]] = True
     result = set()
     for label in np.unique(solved.label[closed & rewarding]).tolist():
         chain = _Class(mdp, moves, np.flatnonzero(solved.label == label))
-        if chain.is_busy():
+        if chain.has_rewards():
             result.add(chain.drift())
     return result
 
 
 class _Class:
-    """A recurrent class: who is in it, and what is expected of a step in each state."""
+    """A recurrent class: its states, and the expected reward of a step in each."""
 
     def __init__(self, mdp: MDP, moves: Moves, members: Ints) -> None:
         self.mdp, self.moves, self.members = mdp, moves, members
@@ -127,15 +127,15 @@ class _Class:
         size = add_up(self._row, self._weight.high * np.abs(moves.reward[at]), members.size)
         self.slack: Floats = (groups.rounds + 16) * TINY * size + LOST
 
-    def is_busy(self) -> bool:
-        """Whether some step has an expected reward."""
+    def has_rewards(self) -> bool:
+        """Whether the expected reward of any state is not 0."""
         if (np.abs(self.mean.high) > self.slack).any():
             return True
         rewarding = np.unique(self._row[self.moves.reward[self._at] != 0])
         return any(self._exact(row)[0] != 0 for row in rewarding.tolist())
 
     def drift(self) -> int:
-        """The sign of what is collected from one visit of the first member to the next."""
+        """The sign of the expected reward from one visit of the first member to the next."""
         size = self.members.size - 1
         others = (self._row > 0) & (self._column > 0)
         home = (self._row > 0) & (self._column == 0)
@@ -151,7 +151,7 @@ class _Class:
         return self._exact_drift() if size < EXACT else 0
 
     def _exact(self, row: int) -> tuple[Fraction, dict[int, Fraction]]:
-        """The expected reward of a step, and where it leads, in fractions."""
+        """The expected reward of a state, and the probabilities of its successors, in fractions."""
         at = self._at[self._row == row]
         mdp, outcome = self.mdp, self.moves.outcome[at]
         choice = np.searchsorted(mdp.outcome_ptr, outcome, side="right") - 1
@@ -168,7 +168,7 @@ class _Class:
         return mean, leads
 
     def _exact_drift(self) -> int:
-        """The same in fractions: states are left out one by one, what is collected there going to who leads there."""
+        """The same in fractions: eliminates states one by one, adding their rewards to those of their predecessors."""
         rows = [self._exact(row) for row in range(self.members.size)]
         means, leads = [mean for mean, _ in rows], [dict(lead) for _, lead in rows]
         for k in range(self.members.size - 1, 0, -1):

@@ -1,30 +1,31 @@
-"""Linear equations of chains that are left eventually, solved with proved errors.
+"""Linear equations of transient Markov chains, solved with proved errors.
 
-:class:`Leaking` stands for x = b + A x, where A ≥ 0 are the probabilities of moving from state to state and what is
-missing in a row of A, its *leak*, is the probability of leaving.  Written as
+:class:`Leaking` stands for x = b + A x, where A ≥ 0 has the transition probabilities between the states, and the
+difference of a row sum from 1, its *leak*, is the probability of leaving.  Written as
 
     leak(i) x(i) + Σ over j ≠ i of A(i,j) (x(i) − x(j)) = b(i)
 
-it needs no difference like 1 − A(i,i), however slowly a state is left.  Small systems are eliminated, large ones
-factorised.
+it needs no differences such as 1 − A(i,i), however slowly a state is left.  Small systems are solved by elimination,
+large ones by factorisation.
 
-*Elimination* without any subtraction (Grassmann, Taksar and Heyman, 1985): the diagonal is always the sum of what is
-beside it.  So every entry of (I − A)⁻¹ keeps its digits, whatever the condition of the system.  Proof: leaving a state
-out of n changes each entry that is left by a factor within (1 ± ε)^(n+4), if that bounds every operation.  By the
-matrix-tree theorem an entry of the inverse is a quotient of two sums of products of at most n entries each, so it
-changes by a factor within (1 ± ε)^(2n(n+4)), and over all states by one within (1 ± ε)^((n+4)³).  States that were left
-out before follow from those that are left, by sums of products that keep their digits too.  All of it is done with
-twice the digits (:mod:`almostsure.policy.evaluation.wide`), so this is nothing.  The error of x is that factor times
-(I − A)⁻¹ |b|.
+*Elimination* without subtractions (Grassmann, Taksar and Heyman, 1985): the diagonal is always the sum of the other
+entries of its row.  So all entries of (I − A)⁻¹ have a small relative error, whatever the condition of the system.
+Proof: eliminating one of n states changes each remaining entry by a factor within (1 ± ε)^(n+4), where ε bounds the
+error of every operation.  By the matrix-tree theorem an entry of the inverse is a quotient of two sums of products of
+at most n entries each, so it changes by a factor within (1 ± ε)^(2n(n+4)), and over all states by one within
+(1 ± ε)^((n+4)³).  The values of eliminated states follow from those of the remaining ones by sums of products, without
+cancellation.  With twice the digits (:mod:`almostsure.policy.evaluation.wide`) these errors are negligible.  The error
+of x is that factor times (I − A)⁻¹ |b|.
 
-*Factorisation* by SuperLU, and *refinement*: the residual of the equation is computed with twice the digits, solved for
-and added, until it cannot be told from rounding.  Proof: if u ≥ 0 satisfies leak u + Σ A (u(i) − u(j)) ≥ |residual|
-everywhere, then no x(i) is wrong by more than u(i), as (I − A)⁻¹ ≥ 0.  That is checked, whoever computed x and u; where
-the check fails, the error is infinite.  One u serves all right-hand sides, scaled by the largest residual of each.
+*Factorisation* by SuperLU, with *iterative refinement*: the residual of the equation is computed with twice the digits,
+and the correction is added, until the residual is at the level of rounding errors.  Proof: if u ≥ 0 satisfies
+leak u + Σ A (u(i) − u(j)) ≥ |residual| for all i, then the error of x(i) is at most u(i), since (I − A)⁻¹ ≥ 0.  That is
+verified for the computed x and u; if it fails, the error is infinite.  A single u serves all right-hand sides, scaled
+by the largest residual of each.
 
-For the transposed equations, n = m + Aᵀ n (how often each state is visited when it is entered with the masses m), the
-proof is simpler: a residual is mass that was lost or made, and no probability that follows from n is wrong by more than
-its sum.
+For the transposed equations, n = m + Aᵀ n (the expected number of visits if the chain is entered with the masses m),
+the proof is simpler: a residual is mass that was lost or created, and no probability computed from n has a larger error
+than its sum.
 """
 
 from __future__ import annotations
@@ -50,43 +51,43 @@ from almostsure.policy.evaluation.wide import (
 )
 
 EPS = 2.0**-52
-ELIMINATED = 16  # states up to which a system is eliminated at once
-ELIMINATED_LAST = 300  # states up to which it is if nothing else gives good digits
-STEPS = 8  # of refinement, at most
-GOOD = 1e-14  # an error that is not worth more work, as a share of the largest value
-NOTHING = 1e-250  # and one that is never worth more work
-TOGETHER = 1 << 20  # numbers that are worked on together
-CLOSE = 1e-14  # a share of the masses whose loss is not worth more work
+ELIMINATED = 16  # systems of up to so many states are eliminated directly
+ELIMINATED_LAST = 300  # up to so many states they are eliminated if refinement is not accurate enough
+STEPS = 8  # the most steps of refinement
+GOOD = 1e-14  # an error, relative to the largest value, that is good enough
+NOTHING = 1e-250  # an absolute error that is always good enough
+TOGETHER = 1 << 20  # numbers that are processed together
+CLOSE = 1e-14  # a loss of mass, relative to the total, that is good enough
 
 
 class Values(NamedTuple):
-    """Numbers, such as what is collected from states on, and how much each may be wrong by."""
+    """Values of states, and bounds on their errors."""
 
     value: Wide  # [n, columns]
     error: Floats  # [n, columns]
 
     def at(self, places: Any) -> Values:
-        """Those of some states."""
+        """The values of some states."""
         return Values(self.value[places], self.error[places])
 
     @classmethod
     def zeros(cls, size: int, columns: int) -> Values:
-        """Nothing is collected anywhere."""
+        """Zeros, without errors."""
         return cls(Wide(np.zeros((size, columns)), np.zeros((size, columns))), np.zeros((size, columns)))
 
     def put(self, at: Any, given: Values) -> None:
-        """Write those of some states."""
+        """Write the values of some states."""
         self.value.high[at], self.value.low[at], self.error[at] = *given.value, given.error
 
 
 def together(size: int, columns: int) -> list[slice]:
-    """Columns of so many numbers each, in parts that are worked on together."""
+    """Slices of columns, of ``size`` numbers each, that are processed together: all if they are few, else one each."""
     step = columns if size * columns <= TOGETHER else 1
     return [slice(first, first + step) for first in range(0, columns, step)]
 
 
 class Visits(NamedTuple):
-    """How often states are visited, and the mass that was lost or made on the way."""
+    """Expected numbers of visits, and the mass that was lost or created by rounding."""
 
     often: Floats  # [n], rounded
     lost: float
@@ -94,16 +95,16 @@ class Visits(NamedTuple):
 
 @final
 class Leaking:
-    """x = b + A x on states that are all left eventually: see the module.
+    """x = b + A x on transient states; see the module's docstring.
 
     Parameters
     ----------
     row, column
-        Where the entries of A stand, [m]; repeated entries add up, and those on the diagonal are ignored.
+        The positions of the entries of A, [m]; repeated entries add up, and those on the diagonal are ignored.
     weight
         The entries, [m].
     leak
-        What leaves each state, [n].
+        The probability of leaving from each state, [n].
     """
 
     def __init__(self, row: Ints, column: Ints, weight: Wide, leak: Wide) -> None:
@@ -112,11 +113,11 @@ class Leaking:
         self._system = row[beside], column[beside], weight[beside], leak
 
     def solve(self, right: Wide, slack: Floats) -> Values:
-        """Solve for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
-        something = right.high.any(axis=0) | slack.any(axis=0)
+        """Solve for right-hand sides, [n, columns], with errors of at most ``slack``."""
+        nonzero = right.high.any(axis=0) | slack.any(axis=0)
         result = Values.zeros(*slack.shape)
-        if something.any():
-            some = slice(None), something
+        if nonzero.any():
+            some = slice(None), nonzero
             result.put(some, self._solve(right[some], slack[some]))
         return result
 
@@ -128,7 +129,7 @@ class Leaking:
         return found if is_good or self.size > ELIMINATED_LAST else self._elimination.solve(right, slack)
 
     def visits(self, mass: Floats) -> Visits:
-        """How often each state is visited when the states are entered with these masses."""
+        """The expected number of visits of each state if the states are entered with these masses."""
         if self.size <= ELIMINATED:
             return self._elimination.visits(mass)
         found = self._refinement.visits(mass)
@@ -148,16 +149,16 @@ class Leaking:
 
 
 class Eliminated:
-    """Elimination without subtraction, of a dense matrix: its inverse."""
+    """The inverse of a dense matrix, by elimination without subtractions."""
 
     def __init__(self, row: Ints, column: Ints, weight: Wide, leak: Wide) -> None:
         size = leak.high.size
         self.size, self.share_lost = size, ((size + 4) ** 3 + 64 * size) * TINY
         entries = Groups(row * size + column, size * size).add_up(weight)
-        # Column k holds A until state k is left out, and the inverse from then on; the last one is the leak.
+        # Column k holds A until state k is eliminated, and the inverse from then on; the last column is the leak.
         matrix = Wide(*(np.column_stack([a.reshape(size, size), b]) for a, b in zip(entries, leak, strict=True)))
         factors = Wide(np.ones(size), np.zeros(size))
-        with np.errstate(all="ignore"):  # what underflows ends in an error that is not finite
+        with np.errstate(all="ignore"):  # after an underflow the error is not finite
             for k in range(size):
                 put(factors, k, divide(wide(np.array(1.0)), total(matrix[k, k + 1 :])))
                 share = multiply(matrix[:, k], factors[k])
@@ -168,7 +169,7 @@ class Eliminated:
         self._rows = Groups(np.repeat(np.arange(size), size), size)
 
     def solve(self, right: Wide, slack: Floats) -> Values:
-        """Solve x = b + A x for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
+        """Solve x = b + A x for right-hand sides, [n, columns], with errors of at most ``slack``."""
         inverse, columns = self._inverse, right.high.shape[1]
         with np.errstate(all="ignore"):
             items = multiply(inverse[:, :, None], right[None])
@@ -178,7 +179,7 @@ class Eliminated:
         return Values(x, np.where(np.isfinite(error), error, np.inf))
 
     def visits(self, mass: Floats) -> Visits:
-        """Solve n = m + Aᵀ n: all that is added up is positive."""
+        """Solve n = m + Aᵀ n; all terms are positive."""
         count: Floats = mass @ self._inverse.high
         lost = (self.share_lost + (self.size + 4) * EPS) * float(mass.sum()) + LOST
         return Visits(count, lost if np.isfinite(count).all() else np.inf)
@@ -188,7 +189,7 @@ class Eliminated:
 
 
 class Refining:
-    """Sparse factorisation, residuals with twice the digits, and proofs of what comes out."""
+    """Sparse factorisation, residuals with twice the digits, and proofs of the errors."""
 
     def __init__(self, row: Ints, column: Ints, weight: Wide, leak: Wide) -> None:
         self.size = leak.high.size
@@ -205,14 +206,14 @@ class Refining:
         return csc_array((entries, (row, column)), shape=(self.size, self.size))
 
     def _factorise(self) -> SuperLU | None:
-        everybody = np.arange(self.size)
+        states = np.arange(self.size)
         try:
-            return SuperLU(self._sparse(everybody, everybody, self._diagonal.high) - self._matrix)
-        except RuntimeError:  # singular, to its eyes
+            return SuperLU(self._sparse(states, states, self._diagonal.high) - self._matrix)
+        except RuntimeError:  # singular to working precision
             return None
 
     def solve(self, right: Wide, slack: Floats) -> Values:
-        """Solve x = b + A x for right-hand sides, [n, columns], of which every entry may be wrong by ``slack``."""
+        """Solve x = b + A x for right-hand sides, [n, columns], with errors of at most ``slack``."""
         if self._factor is None:
             return Values(wide(np.zeros_like(right.high)), np.full(slack.shape, np.inf))
         result = Values.zeros(*slack.shape)
@@ -223,9 +224,9 @@ class Refining:
         return result
 
     def _refined(self, factor: SuperLU, right: Wide, digits: float = 2.0**-90) -> tuple[Wide, Floats, Floats]:
-        """Solutions, their residuals and what of these may be rounding.
+        """Solutions, their residuals, and bounds on the rounding errors of these.
 
-        Steps end once the next one is expected to change less than the share ``digits``.
+        Refinement ends when the next step is expected to change less than ``digits``, relative to the solution.
         """
         x, last = wide(np.zeros_like(right.high)), np.full(right.high.shape[1], np.inf)
         residual, rounding = right.high, EPS * right.size
@@ -244,13 +245,13 @@ class Refining:
         return x, residual, rounding
 
     def _proved(self, factor: SuperLU, miss: Floats) -> Floats:
-        """Bounds on the errors of solutions that miss their equations by no more than this."""
+        """Bounds on the errors of solutions whose residuals are at most ``miss``."""
         if not np.isfinite(miss).all():
             return np.full(miss.shape, np.inf)
         scale = miss.max(axis=0)
         need = (miss / scale).max(axis=1, keepdims=True) * (1 + 2.0**-40)
         more = need * (1 + 2.0**-10) + 4 * LOST
-        for digits in (1.0, 2.0**-90):  # the first step will often do
+        for digits in (1.0, 2.0**-90):  # one step often suffices
             bound, residual, rounding = self._refined(factor, wide(more), digits)
             if (residual + rounding <= (more - need) * (1 - 2.0**-40)).all() and (bound.high >= 0).all():
                 error: Floats = 1.01 * scale * bound.size + LOST
@@ -258,18 +259,18 @@ class Refining:
         return np.full(miss.shape, np.inf)
 
     def _residual(self, x: Wide, right: Wide) -> tuple[Floats, Floats]:
-        """What b + A x − x is, and how much of it may be rounding; [n, columns]."""
+        """The residual b + A x − x, and a bound on its rounding error; [n, columns]."""
         differences = subtract(x[self._column], x[self._row])
         moves = self._by_row.add_up(multiply(self._weight[:, None], differences))
         whole = add(subtract(right, multiply(self._leak[:, None], x)), moves).high
-        # As much flows as leads away: Σ A(i,j) (|x(i)| + |x(j)|).
+        # A bound on the sizes of all terms: leak |x(i)| + Σ A(i,j) (|x(i)| + |x(j)|).
         size = right.size + self._diagonal.high[:, None] * x.size + self._matrix @ x.size
         return whole, self._rounds * TINY * size + EPS * np.abs(whole) + LOST
 
     # ------------------------------------------------------------------ visits
 
     def visits(self, mass: Floats) -> Visits:
-        """Solve n = m + Aᵀ n; the result is rounded to floats, which is not counted as lost."""
+        """Solve n = m + Aᵀ n; rounding the result to floats does not count as lost."""
         if self._factor is None:
             return Visits(mass, np.inf)
         count, last, (lost, rounding) = wide(np.zeros(self.size)), np.inf, (mass, mass)
@@ -286,7 +287,7 @@ class Refining:
         return Visits(count.high, float((np.abs(lost) + rounding).sum()))
 
     def _lost(self, count: Wide, mass: Floats) -> tuple[Floats, Floats]:
-        """What m + Aᵀ n − n is, and how much of it may be rounding."""
+        """The residual m + Aᵀ n − n, and a bound on its rounding error."""
         arriving = self._by_column.add_up(multiply(self._weight, count[self._row]))
         leaving = multiply(self._diagonal, count)
         lost = add(wide(mass), subtract(arriving, leaving)).high
@@ -296,7 +297,7 @@ class Refining:
 class SuperLU:
     """SciPy's sparse factorisation of a matrix.  Raises RuntimeError if it is singular to working precision.
 
-    It reorders the matrix to keep its factors sparse, unless the order that it has is said to be a good one.
+    It reorders the matrix to keep its factors sparse, unless ``is_ordered``.
     """
 
     def __init__(self, matrix: Any, *, is_ordered: bool = False) -> None:
@@ -317,7 +318,7 @@ class SuperLU:
         return result
 
     def refined(self, right: Floats, *, transposed: bool = False) -> Floats:
-        """The same with one step of refinement, which brings back what the factorisation rounds away."""
+        """The same with one step of refinement, which reduces the rounding errors of the factorisation."""
         solve, matrix = (self.solve_transposed, self._matrix.T) if transposed else (self.solve, self._matrix)
         x = solve(right)
         return x + solve(right - matrix @ x)

@@ -1,9 +1,9 @@
-"""Numbers with twice the digits: unevaluated sums of two floats, as arrays, and their sums over groups.
+"""Arithmetic with twice the digits (double-double): unevaluated sums of two floats, as arrays, and sums over groups.
 
 A wide number is ``high + low`` with |low| at most half a unit in the last place of ``high``: 106 bits.  Sums and
-products of two floats are exact (Knuth's TwoSum, Dekker's product); those of wide numbers are wrong by less than
-``TINY`` relative to the sizes of what goes in (Joldes, Muller and Popescu, 2017).  Beyond 1e300 and below 1e-290 none
-of this holds: there the results are not finite, or the rest is lost, which is less than ``LOST``.
+products of two floats are exact (Knuth's TwoSum, Dekker's product).  Those of wide numbers have errors below ``TINY``,
+relative to the absolute values of the arguments (Joldes, Muller and Popescu, 2017).  This does not hold above 1e300,
+where results are not finite, or below 1e-290, where less than ``LOST`` is lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Wide:
 
     @property
     def size(self) -> Floats:
-        """Not less than the absolute values."""
+        """Upper bounds on the absolute values."""
         result: Floats = np.abs(self.high) * (1 + 2.0**-50)
         return result
 
@@ -92,7 +92,7 @@ def divide(x: Wide, y: Wide) -> Wide:
 
 
 def total(x: Wide) -> Wide:
-    """The sum of a row."""
+    """The sum of all entries."""
     parts = [*x.high.tolist(), *x.low.tolist()]
     if not all(map(math.isfinite, parts)):
         return wide(np.array(math.nan))
@@ -101,20 +101,20 @@ def total(x: Wide) -> Wide:
 
 
 def put(x: Wide, at: Any, values: Wide) -> None:
-    """Write into an array."""
+    """Write entries of an array."""
     x.high[at], x.low[at] = values
 
 
 @final
 class Groups:
-    """Which items belong together: their sums are added up in pairs, then pairs of pairs, and so on."""
+    """Groups of items; their sums are computed by pairwise summation."""
 
     def __init__(self, group: Ints, count: int) -> None:
         self._order = None if (np.diff(group) >= 0).all() else np.argsort(group, kind="stable")
         lengths = np.bincount(group, minlength=count)
         self._count, self._filled = count, np.flatnonzero(lengths)
         lengths = lengths[self._filled]
-        self._rounds: list[tuple[Ints, Ints, Ints]] = []  # who stays, who of these has a partner, and the partners
+        self._rounds: list[tuple[Ints, Ints, Ints]] = []  # the items kept, those of them with a partner, the partners
         while lengths.size and lengths.max() > 1:
             start = np.cumsum(lengths) - lengths
             place = np.arange(int(lengths.sum())) - np.repeat(start, lengths)
@@ -124,7 +124,7 @@ class Groups:
             lengths = (lengths + 1) // 2
 
     def add_up(self, items: Wide) -> Wide:
-        """The sum of each group; wrong by less than ``TINY`` times the sum of sizes for each round of pairs."""
+        """The sum of each group; the error is below ``TINY`` times the sum of absolute values per round."""
         if self._order is not None:
             items = items[self._order]
         for stays, pairs, partners in self._rounds:
@@ -139,12 +139,12 @@ class Groups:
 
     @property
     def rounds(self) -> int:
-        """How many times pairs are added up."""
+        """The number of rounds of pairwise additions."""
         return len(self._rounds)
 
 
 def _quick(a: Floats, b: Floats) -> Wide:
-    """The exact sum of floats of which the second is not larger."""
+    """The exact sum of floats, if |a| ≥ |b|."""
     total = a + b
     return Wide(total, b - (total - a))
 

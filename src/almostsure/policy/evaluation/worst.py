@@ -1,8 +1,8 @@
-"""The most damage that can happen to a policy: the supremum over all trajectories that have positive probability.
+"""``worst_damage``: the largest damage of a policy, over all trajectories with positive probability.
 
-Where the policy is stationary (or once its budget is overspent), let every state have one choice with all outcomes
-that the policy makes possible: the minimal budget of that model is what nature can do to it.  In the layers above,
-damage is what has been spent on the way down.
+For a stationary policy (or one whose budget is overspent), take the model in which every state has one choice, with all
+outcomes that are possible under the policy: its minimal budget is the largest damage from there on.  In the layers of
+remaining budgets, the damage so far is known.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from almostsure.policy.policy import Policy, played_with
 
 @names_right_word
 def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float:
-    """The most damage that a trajectory of the policy can take, from the initial states; infinity if there is no limit.
+    """The largest damage of a trajectory of the policy from the initial states; infinite if there is no bound.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float
     policy
         A Policy of it, a Solution, or anything else that :func:`almostsure.evaluate` takes.
     budget
-        The starting budget; by default the policy's.
+        The starting budget; by default that of the policy.
 
     Examples
     --------
@@ -57,38 +57,38 @@ def worst_damage(mdp: Model, policy: Any, *, budget: int | None = None) -> float
 
 
 def _layered(mdp: MDP, policy: Policy, start: int) -> float:
-    """From the top layer down; what falls through goes on in the policy's last layer, if it has one."""
-    fallen: list[tuple[Ints, Ints]] = []  # states reached beyond the budget, and the damage done by then
+    """From the top layer down; overspent trajectories continue in the policy's layer for that, if it has one."""
+    overspent: list[tuple[Ints, Ints]] = []  # states reached beyond the budget, and the damage so far
     worst, cycle = 0, _Cycle(max(_plateau(policy), mdp.max_damage))
     for step in explore(mdp, rule_of(policy, start), start, skip=cycle.skip):
         worst = start - step.remaining
         damage = mdp.damage[step.outcome]
         beyond = damage > step.remaining
         if beyond.any():
-            fallen.append(
+            overspent.append(
                 (mdp.successor[step.outcome[beyond]].astype(np.int64), worst + damage[beyond].astype(np.int64))
             )
-    if not fallen:
+    if not overspent:
         return float(worst)
-    states, spent = (np.concatenate(parts) for parts in zip(*fallen, strict=True))
+    states, spent = (np.concatenate(parts) for parts in zip(*overspent, strict=True))
     if not policy.knows_overspent:
         raise read.overspends(mdp, int(states[0]))
     return _stationary(mdp, policy, states, spent)
 
 
 class _Cycle:
-    """Layers in which the policy does the same: once what waits in them repeats, it does so down to the last of them.
+    """Skips layers in which the policy is the same: once the waiting states repeat, they do so down to ``floor``.
 
-    What waits is compared with what waited at the last power of two (Brent's algorithm), so little is remembered.
+    The waiting states are compared with those at the last power of two (Brent's algorithm), so few are stored.
     """
 
     def __init__(self, floor: int) -> None:
-        self.floor = floor  # the least layer that is like all above it, and cannot be left for below 0
+        self.floor = floor  # the least layer that is like all above it, and from which no outcome overspends
         self._then: tuple[int, dict[int, bytes]] | None = None
         self._steps, self._power = 0, 1
 
     def skip(self, waiting: Waiting) -> Waiting:
-        """What waits, moved down by as many whole periods as there is room for."""
+        """The waiting states, moved down by as many whole periods as fit."""
         remaining = max(waiting)
         if remaining <= self.floor:
             return waiting
@@ -104,7 +104,7 @@ class _Cycle:
 
 
 def _plateau(policy: Policy) -> int:
-    """The least layer from which on all are alike."""
+    """The least layer from which on all layers are equal."""
     assert policy.budget is not None
     rest = None if policy.rest is None else policy.rest.probability
     tables = [table for table in (policy.choice, policy.probability, rest) if table is not None]
@@ -115,7 +115,7 @@ def _plateau(policy: Policy) -> int:
 
 
 def _stationary(mdp: MDP, policy: Policy, sources: Ints, spent: Ints) -> float:
-    """The most that has been spent on arrival and is still to come."""
+    """The largest sum of the damage so far and the worst damage from there on."""
     steps = list(explore(mdp, rule_of(policy), None, sources=sources))
     states = np.sort(np.concatenate([step.states for step in steps]))
     row = np.searchsorted(states, np.concatenate([step.states[step.owner[step.of]] for step in steps]))

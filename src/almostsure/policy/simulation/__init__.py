@@ -1,1 +1,1 @@
-"""Episodes of a policy, many at a time."""
+"""Simulation of policies, many episodes at once."""

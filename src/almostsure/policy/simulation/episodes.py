@@ -1,4 +1,4 @@
-"""What was played: the results of many episodes, and one of them step by step."""
+"""``Episodes``: the results of many episodes; ``Trajectory``: one of them, step by step."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from almostsure.wording import counted
 if TYPE_CHECKING:
     from almostsure.plots import Axes
 
-MOST_STEPS = 40  # of a trajectory that are printed
+MOST_STEPS = 40  # steps of a trajectory that are printed
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Episodes:
-    """What happened in each episode, as arrays, and how to see one of them again.
+    """The results of all episodes, as arrays; :meth:`trajectory` plays one of them again.
 
     Examples
     --------
@@ -50,13 +50,13 @@ class Episodes:
 
     @property
     def overspent(self) -> Bools:
-        """Which episodes took more damage than the starting budget, [episodes]."""
+        """A mask of the episodes with more damage than the starting budget, [episodes]."""
         if self.budget is None:
             raise ArgumentError("there is no budget to overspend: simulate with budget=")
         return self.damages > self.budget
 
     def trajectory(self, episode: int) -> Trajectory:
-        """Everything that happened in one episode; it is played again, with the same result."""
+        """All steps of one episode; it is played again, with the same result."""
         if not 0 <= episode < len(self):
             raise ArgumentError(f"episode must lie in 0 … {len(self) - 1}; got {episode}")
         return replay(self.mdp, self._tables, self._rules, self.seed, int(episode))
@@ -86,7 +86,7 @@ class Episodes:
         return text_card("Episodes", str(self))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw how many episodes took how much damage, with the budget."""
+        """Draw the distribution of the damage, with the budget."""
         from almostsure.plots import axes_for, tidy
 
         axes, counts = axes_for(ax, 6.0, 3.5), np.bincount(self.damages)
@@ -100,7 +100,7 @@ class Episodes:
         return axes
 
     def _where_cut(self) -> str:
-        """Whether episodes were cut, or came to rest: only the former may have had more to tell."""
+        """The end of a line: whether truncated episodes were cut by a limit, or came to rest."""
         cut = int((self.truncated & (self.lengths >= self._rules.max_steps)).sum())
         if not cut:
             return ", come to rest"
@@ -112,7 +112,7 @@ class Episodes:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trajectory:
-    """One episode, step by step.  Print it: it names its states and actions.
+    """One episode, step by step.  Printing it shows its states and actions by name.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class Trajectory:
     damages: npt.NDArray[np.int64]  # [steps]
 
     def history(self, length: int | None = None) -> tuple[Any, ...]:
-        """The history (s0, a0, r1, d1, s1, …) of the first ``length`` steps, as history policies take it."""
+        """The history (s0, a0, r1, d1, s1, …) of the first ``length`` steps, the argument of history policies."""
         result: list[Any] = [int(self.states[0])]
         for t in range(self.actions.size if length is None else length):
             result += [int(self.actions[t]), float(self.rewards[t]), int(self.damages[t]), int(self.states[t + 1])]
@@ -152,8 +152,8 @@ class Trajectory:
     def _step(self, t: int) -> str:
         before, after = (self.mdp.state_name(int(self.states[at])) for at in (t, t + 1))
         gained = f", reward {self.rewards[t]:.6g}" if self.rewards[t] else ""
-        hurt = f", damage {self.damages[t]}" if self.damages[t] else ""
-        return f"{before}  {self.mdp.action_name(int(self.actions[t]))}  {after}{gained}{hurt}"
+        harm = f", damage {self.damages[t]}" if self.damages[t] else ""
+        return f"{before}  {self.mdp.action_name(int(self.actions[t]))}  {after}{gained}{harm}"
 
 
 def replay(mdp: MDP, tables: Tables, rules: Rules, seed: int, episode: int) -> Trajectory:

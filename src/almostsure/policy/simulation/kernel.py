@@ -1,4 +1,4 @@
-"""Playing episodes with compiled code: the twin of :mod:`almostsure.policy.simulation.plain`, equal to the bit."""
+"""Compiled simulation of episodes: the twin of :mod:`almostsure.policy.simulation.plain`, with identical results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from almostsure.kernels import njit
 from almostsure.policy.simulation import streams
-from almostsure.policy.simulation.plain import ENDED, OVERSPENT, RESTING, SILENT, TRUNCATED, Results, Rules, Tables
+from almostsure.policy.simulation.plain import ENDED, OVERSPENT, RESTING, TRUNCATED, UNDEFINED, Results, Rules, Tables
 
 mix = njit(cache=True, inline="always")(streams.mix)
 uniform = njit(cache=True, inline="always")(streams.uniform)
@@ -29,7 +29,7 @@ def first_above(cumulative: Any, first: int, last: int, draw: float) -> int:
 
 @njit(cache=True, nogil=True)
 def play(t: Tables, rules: Rules, random: streams.Streams, results: Results) -> None:
-    """Play one episode for each stream, and write what happened into the results."""
+    """Play one episode per stream, and write the results."""
     for episode in range(random.start.size):
         bits, increment = random.start[episode], random.step[episode]
         state = t.initial[0]
@@ -56,12 +56,12 @@ def play(t: Tables, rules: Rules, random: streams.Streams, results: Results) -> 
                 row, first, last = t.shares[layer], t.choice_ptr[state], t.choice_ptr[state + 1]
                 bits += increment
                 chosen = first_above(row, first, last, uniform(mix(bits)))
-                silent = row[last - 1] == 0
+                undefined = row[last - 1] == 0
             else:
                 chosen = t.choice[layer, state]
-                silent = chosen < 0
-            if silent:
-                end = SILENT
+                undefined = chosen < 0
+            if undefined:
+                end = UNDEFINED
                 break
             bits += increment
             begin, stop = t.outcome_ptr[chosen], t.outcome_ptr[chosen + 1]

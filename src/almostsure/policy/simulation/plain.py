@@ -1,4 +1,4 @@
-"""Playing episodes with NumPy, all in step: the plain twin of :mod:`almostsure.policy.simulation.kernel`."""
+"""Simulation of episodes in NumPy, all in lockstep: the plain twin of :mod:`almostsure.policy.simulation.kernel`."""
 
 from __future__ import annotations
 
@@ -12,60 +12,60 @@ from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.policy.policy import Policy
 from almostsure.policy.simulation.streams import first_above, mix, open_streams, running_sums, uniform
 
-# How an episode ended.
-ENDED, TRUNCATED, RESTING, OVERSPENT, SILENT = range(5)
+# The ways in which episodes end.
+ENDED, TRUNCATED, RESTING, OVERSPENT, UNDEFINED = range(5)
 
-STEP_COST = 500  # what moving all episodes on costs beside the episodes, in steps of one
+STEP_COST = 500  # the overhead of a step of all episodes, in steps of one episode
 
 
 class Results(NamedTuple):
-    """What happened in each episode."""
+    """The results of all episodes."""
 
     returns: Floats  # [episodes]
     damages: npt.NDArray[np.int64]  # [episodes]
     lengths: npt.NDArray[np.int64]  # [episodes]
-    fate: npt.NDArray[np.uint8]  # [episodes], how it ended
+    fate: npt.NDArray[np.uint8]  # [episodes], how each ended
 
     def part(self, first: int, last: int) -> Results:
-        """Those of some episodes, as views."""
+        """The results of some episodes, as views."""
         at = slice(first, last)
         return Results(self.returns[at], self.damages[at], self.lengths[at], self.fate[at])
 
 
 def no_results(count: int) -> Results:
-    """Room for what will happen."""
+    """Arrays for the results of ``count`` episodes."""
     return Results(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint8))
 
 
 class Tables(NamedTuple):
-    """What playing needs, as plain read-only arrays, the same for NumPy and for compiled code."""
+    """The model and the policy as read-only arrays, for NumPy and for compiled code."""
 
     choice_ptr: npt.NDArray[np.int64]  # [num_states + 1]
     outcome_ptr: npt.NDArray[np.int64]  # [num_choices + 1]
     successor: npt.NDArray[Any]  # [num_outcomes]
-    cumulative: Floats  # [num_outcomes], running sum of the probabilities within each choice
+    cumulative: Floats  # [num_outcomes], cumulative sums of the probabilities within each choice
     reward: Floats  # [num_outcomes]
     damage: npt.NDArray[np.uint8]  # [num_outcomes]
     is_terminal: Bools  # [num_states]
     initial: npt.NDArray[np.int64]  # the initial states
     initial_cumulative: Floats
     choice: npt.NDArray[Any]  # [layers, num_states]; [1, 1] for a randomised policy
-    shares: Floats  # [layers, num_choices], running sum within each state; [1, 1] for a deterministic one
+    shares: Floats  # [layers, num_choices], cumulative sums within each state; [1, 1] for a deterministic one
     rests: Floats  # [layers, num_states]; [1, 1] if the policy never comes to rest
     first: npt.NDArray[np.int64]  # [max(horizon, 1)], the first layer to use with 1, 2, … steps left
 
 
 class Rules(NamedTuple):
-    """The numbers that go with the tables."""
+    """The parameters of a simulation."""
 
     budget: int  # the starting budget, or UNLIMITED
-    top: int  # the policy's highest layer of a remaining budget, or −1 for a stationary policy
-    overspent: int  # its layer for an overspent budget, or −1 if it has none
+    top: int  # the policy's layer for the largest remaining budget, or −1 for a stationary policy
+    overspent: int  # its layer for an overspent budget, or −1 without one
     max_steps: int
     discount: float
     randomised: bool  # whether the policy draws its actions
     rests: bool  # whether it may come to rest
-    horizon: int  # the steps that it is for, or 0
+    horizon: int  # the steps of its horizon, or 0
 
 
 def build_tables(mdp: MDP, policy: Policy) -> Tables:
@@ -99,7 +99,7 @@ def _running(flat: Floats, mdp: MDP, layers: int) -> Floats:
 
 
 def play_plain(tables: Tables, rules: Rules, seed: int, count: int, *, limit: int | None = None) -> Results | None:
-    """Play with NumPy, all episodes in step; None if that takes more than about ``limit`` steps in all."""
+    """Play in NumPy, all episodes in lockstep; None if that takes more than about ``limit`` steps in total."""
     lanes = Lanes(tables, rules, seed, np.arange(count))
     taken = 0
     while lanes.active.size:
@@ -111,7 +111,7 @@ def play_plain(tables: Tables, rules: Rules, seed: int, count: int, *, limit: in
 
 
 class Lanes:
-    """Episodes that are played side by side.  ``step`` moves the active ones on by one step."""
+    """Episodes that are played in lockstep; ``step`` moves all active ones by one step."""
 
     def __init__(self, tables: Tables, rules: Rules, seed: int, episodes: npt.NDArray[np.int64]) -> None:
         self.tables, self.rules = tables, rules
@@ -143,7 +143,7 @@ class Lanes:
         self.active = self.active[~which]
 
     def step(self) -> None:
-        """Rest or choose, let the outcome happen, and see who is done."""
+        """Come to rest or draw an action, draw an outcome, and stop finished episodes."""
         t, rules = self.tables, self.rules
         layer = self._layer()
         if rules.rests:
@@ -175,14 +175,14 @@ class Lanes:
         t, state = self.tables, self.state[self.active]
         if not self.rules.randomised:
             choice = t.choice[layer, state].astype(np.int64)
-            silent = choice < 0
+            undefined = choice < 0
         else:
             first, last = t.choice_ptr[state], t.choice_ptr[state + 1]
-            silent = t.shares[layer, last - 1] == 0
+            undefined = t.shares[layer, last - 1] == 0
             row = layer * t.shares.shape[1]
             choice = first_above(t.shares.ravel(), row + first, row + last, self._draw()) - row
-        self._stop(silent, SILENT)
-        return choice[~silent]
+        self._stop(undefined, UNDEFINED)
+        return choice[~undefined]
 
     def _finish(self) -> None:
         rules, at = self.rules, self.active

@@ -1,13 +1,14 @@
-"""Playing a policy: many episodes at once, the same numbers whatever plays them.
+"""``simulate``: plays many episodes of a policy.
 
-Small jobs are played by NumPy, all episodes in step; larger ones by compiled code on all cores, one episode after
-the other.  Both follow the same rules to the bit: every episode has its own random stream
-(:mod:`almostsure.policy.simulation.streams`), draws in the same order (initial state if there are several, then in each
-step rest, action, outcome, the first two only for policies that need them), picks the first outcome whose cumulative
-probability exceeds the draw, and adds up rewards in the order in which they come.
+Small simulations run in NumPy, all episodes in lockstep; larger ones in compiled code on all cores, one episode after
+the other.  The results are identical to the bit: every episode has its own random stream
+(:mod:`almostsure.policy.simulation.streams`), draws in the same order (the initial state if there are several, then in
+each step rest, action, outcome, the first two only for policies that need them), takes the first outcome whose
+cumulative probability exceeds the draw, and adds up rewards in chronological order.
 
-An episode ends in a terminal state; when it comes to rest (see :mod:`almostsure.policy.policy`), where nothing
-happens any more; or after ``max_steps``, or the steps of the policy's horizon.  All but the first are *truncated*.
+An episode ends in a terminal state; or when it comes to rest (see :mod:`almostsure.policy.policy`), after which there
+are no rewards and no damage; or after ``max_steps``, or the steps of the policy's horizon.  In all but the first case
+it is *truncated*.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from almostsure.policy.simulation.kernel import play
 from almostsure.policy.simulation.plain import (
     ENDED,
     OVERSPENT,
-    SILENT,
+    UNDEFINED,
     Results,
     Rules,
     Tables,
@@ -45,8 +46,8 @@ from almostsure.progress import Bar
 from almostsure.wording import counted
 
 MAX_STEPS = 100_000
-PIECE = 40_000_000  # steps in a piece of work, at most: so that progress shows and Ctrl-C is heard
-PLAIN_STEPS = 5_000_000  # what NumPy plays before loading compiled code would have paid
+PIECE = 40_000_000  # the most steps per task, so that progress is shown and Ctrl-C works
+PLAIN_STEPS = 5_000_000  # steps that NumPy plays in the time that loading compiled code takes
 BYTES_PER_EPISODE = 48
 UNLIMITED = np.int64(2**62)  # the remaining budget of an episode without one
 
@@ -68,26 +69,27 @@ def simulate(
     Parameters
     ----------
     policy
-        A Policy of it, a Solution that holds one, or a table, mapping or function that is one (see
+        A Policy of the model, a Solution that has one, or a table, mapping or function (see
         :meth:`Policy.from_table` and :meth:`Policy.from_function`).
     budget
-        The starting budget where the policy carries none, or another one than it carries.
+        The starting budget; by default that of the policy, if it has one.
     seed
-        0 … 2⁶⁴ − 1; by default a fresh one, which the result tells.  The same seed gives the same episodes on every
-        machine, with any number of threads, compiled or not.
+        0 … 2⁶⁴ − 1; by default a new one, which is a field of the result.  The same seed gives the same episodes on all
+        machines, with any number of threads, compiled or not.
     max_steps
-        Longer episodes are cut and marked as truncated.  A policy for a horizon plays no more steps than that.
+        Longer episodes are cut and marked as truncated.  A policy with a horizon never plays more steps than that.
     crew
-        Who plays, if not this process: a crew of :mod:`almostsure.crew`, such as a Ray cluster.  The
-        episodes are the same.
+        Plays the episodes in place of this process: a crew of :mod:`almostsure.crew`, such as a Ray cluster.  The
+        results are the same.
 
     Raises
     ------
     NoSafeAction
-        An episode overspends and the policy says nothing about that (an assured policy never does), or it reaches a
-        state about which the policy says nothing.  The state, what remained and the episode are named.
+        If an episode overspends and the policy is undefined for that (an assured policy never overspends), or it
+        reaches a state at which the policy is undefined.  The message names the state, the remaining budget and the
+        episode.
     Interrupted
-        Ctrl-C.  Its ``kept`` has the first episodes, or is None if none was complete.
+        On Ctrl-C.  Its ``kept`` has the first episodes, or is None if none was complete.
 
     Examples
     --------
@@ -103,17 +105,17 @@ def simulate(
     policy, start = played_with(mdp, policy, budget)
     chosen = np.random.SeedSequence().generate_state(1, np.uint64)[0] if seed is None else seed
     rules = _rules(policy, start, max_steps, discount)
-    told = _Told(mdp, policy, start, check_seed(chosen), build_tables(mdp, policy), rules)
+    setup = _Setup(mdp, policy, start, check_seed(chosen), build_tables(mdp, policy), rules)
     try:
-        return told.episodes(_play(told.tables, rules, told.seed, number, crew))
+        return setup.episodes(_play(setup.tables, rules, setup.seed, number, crew))
     except KeyboardInterrupt as stop:
-        kept = told.episodes(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
-        some = "nothing of it is kept" if kept is None else f"the first {len(kept):,} are the error's .kept"
-        raise Interrupted(f"the simulation of {number:,} episodes was stopped; {some}.", kept=kept) from None
+        kept = setup.episodes(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
+        some = "none of them is kept" if kept is None else f"the first {len(kept):,} are the error's .kept"
+        raise Interrupted(f"the simulation of {number:,} episodes was interrupted; {some}.", kept=kept) from None
 
 
-class _Told(NamedTuple):
-    """What is played, and how."""
+class _Setup(NamedTuple):
+    """The arguments of a simulation."""
 
     mdp: MDP
     policy: Policy
@@ -123,7 +125,7 @@ class _Told(NamedTuple):
     rules: Rules
 
     def episodes(self, results: Results) -> Episodes:
-        """What became of it; NoSafeAction where an episode overspent or the policy had nothing to say."""
+        """The results as ``Episodes``; NoSafeAction if an episode overspent or the policy was undefined."""
         _raise_first_violation(self.mdp, self.tables, self.rules, self.seed, results.fate)
         returns, damages, lengths, fate = results
         return Episodes(
@@ -145,7 +147,7 @@ def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -
     )
 
 
-# ---------------------------------------------------------------------- choosing who plays
+# ---------------------------------------------------------------------- NumPy, threads or a crew
 
 
 class Stopped(KeyboardInterrupt):
@@ -165,9 +167,9 @@ def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None
 
 
 def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None = None) -> Results:
-    """Play with compiled code: by threads on all cores, or by a crew.  The episodes do not depend on who plays them."""
+    """Play with compiled code, in threads on all cores or with a crew.  The results do not depend on that."""
     results, done = no_results(count), 0
-    # Whoever is done takes the next piece, so that long episodes do not hold up the others.
+    # Tasks are small, so that long episodes do not delay the others.
     pieces = _pieces(count, max(1, min(4096 if crew is None else 65536, count // 16, PIECE // rules.max_steps)))
     try:
         if crew is None:
@@ -189,12 +191,12 @@ def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, crew: Cre
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What a member of a crew needs to know to play some of the episodes."""
+    """The task of a worker: plays some of the episodes."""
 
     tables: Tables
     rules: Rules
     random: int | Streams  # the seed, or the streams of all episodes
-    results: Results | None  # of all episodes, for threads of this process; others send theirs
+    results: Results | None  # those of all episodes, for threads of this process; other workers return theirs
 
     def __call__(self, piece: tuple[int, int]) -> Results:
         """Play the episodes first … last − 1."""
@@ -223,11 +225,11 @@ def warm_up() -> None:
     play(tables, rules, open_streams(0, np.arange(1)), no_results(1))
 
 
-# ---------------------------------------------------------------------- pieces
+# ---------------------------------------------------------------------- errors
 
 
 def _raise_first_violation(mdp: MDP, tables: Tables, rules: Rules, seed: int, fate: npt.NDArray[np.uint8]) -> None:
-    wrong = np.flatnonzero((fate == OVERSPENT) | (fate == SILENT))
+    wrong = np.flatnonzero((fate == OVERSPENT) | (fate == UNDEFINED))
     if not wrong.size:
         return
     episode = int(wrong[0])
@@ -238,9 +240,9 @@ def _raise_first_violation(mdp: MDP, tables: Tables, rules: Rules, seed: int, fa
     where = f"{when}, at {mdp.describe_state(state)}"
     remedy = ""
     if fate[episode] == OVERSPENT:
-        text = f"the policy overspent its budget: {spent} damage, with {rules.budget} to spend, {where}"
+        text = f"the policy overspent its budget: {spent} damage, with a budget of {rules.budget}, {where}"
     else:
         left = "" if remaining is None else f" with {remaining} left"
-        text = f"the policy says nothing about what it reached {where}{left}"
+        text = f"the policy reached a pair at which it is undefined {where}{left}"
         remedy = "" if rules.top < 0 else other_budget(rules.top, rules.budget)
     raise NoSafeAction(f"{text} ({wrong.size:,} of {fate.size:,} episodes){remedy}", state=state, remaining=remaining)

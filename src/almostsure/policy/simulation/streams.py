@@ -1,11 +1,11 @@
-"""Random numbers that depend on the seed, the episode and the position in it, and on nothing else.
+"""Random numbers that depend only on the seed, the episode and the position in it.
 
-Every episode has a stream of its own: a SplitMix64 generator (Steele, Lea and Flood, 2014) whose starting point
-and odd increment are both drawn from the seed and the episode's number.  So it does not matter which thread plays
-an episode, in which order, or whether compiled code does; and one episode can be played again alone.
+Every episode has its own stream: a SplitMix64 generator (Steele, Lea and Flood, 2014) whose starting point and odd
+increment are computed from the seed and the number of the episode.  So results do not depend on threads, on the order
+of episodes, or on whether the code is compiled; and a single episode can be played again.
 
-The functions work alike on NumPy arrays, on NumPy scalars and inside compiled code: all arithmetic is on unsigned
-64-bit integers, modulo 2⁶⁴.
+The functions work on NumPy arrays, on NumPy scalars and inside compiled code: all arithmetic is on unsigned 64-bit
+integers, modulo 2⁶⁴.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNIT = 2.0**-53
 
 
 def mix(z: Any) -> Any:
-    """Scramble 64 bits, one to one."""
+    """Scramble 64 bits, bijectively."""
     z = (z ^ (z >> S30)) * FIRST
     z = (z ^ (z >> S27)) * SECOND
     return z ^ (z >> S31)
@@ -53,13 +53,13 @@ def open_streams(seed: int, episodes: Any) -> Streams:
     return Streams(start, step)
 
 
-# ---------------------------------------------------------------------- what a number draws
+# ---------------------------------------------------------------------- drawing from a distribution
 
 
 def running_sums(values: Floats, ptr: npt.NDArray[np.int64]) -> Floats:
-    """Sums that start again at every offset: summed anew, not subtracted, so that rare outcomes keep their digits.
+    """Cumulative sums that restart at every offset: added up, not subtracted, so that rare outcomes keep their digits.
 
-    From the last possible item of a range on they are 2, above every draw: an impossible item is never drawn, even if
+    From the last possible item of a range on they are 2, above all draws: an impossible item is never drawn, even if
     rounding leaves the sum below 1.
     """
     result = values.copy()
@@ -76,7 +76,7 @@ def running_sums(values: Floats, ptr: npt.NDArray[np.int64]) -> Floats:
 
 
 def first_above(cumulative: Floats, first: Ints, last: Ints, draw: Floats) -> Ints:
-    """The first index in first … last − 1 whose sum exceeds the draw, by bisection; the last one if none does."""
+    """The first index in first … last − 1 whose cumulative sum exceeds the draw, by bisection; else the last one."""
     low, high = first.copy(), last - 1
     while (low < high).any():
         middle = (low + high) >> 1

@@ -1,1 +1,1 @@
-"""Shields for where this package is not: a Python module that needs NumPy only, and a C header that needs nothing."""
+"""Exported shields, which run without this package: a Python module that only needs NumPy, or a C header."""

@@ -1,7 +1,7 @@
-"""What a shield allows, for where this package is not; see :mod:`almostsure.shield.export.write`.
+"""Exports of a ``Shield``; see :mod:`almostsure.shield.export.write`.
 
-Both forms hold the same three arrays: for each state its actions that are ever safe, ascending, and what each needs.
-What is not listed is refused, so there is no value that stands for ∞ and none that could be mistaken for a small one.
+The module and the header have the same three arrays: for each state its actions with a finite need, ascending, and
+their needs.  Actions that are not listed are refused, so no value means ∞ and could be mistaken for a small one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _entries(shield: Shield, budget: int | None) -> tuple[dict[str, npt.NDArray[Any]], int]:
-    """What is ever safe, state by state, and the largest budget that this is about."""
+    """The entries of all states up to the limit on the budget, and that limit."""
     mdp, minimal = shield.mdp, shield.minimal
     limit = minimal.limit if budget is None else min(known_budget(minimal, budget), NO_CAP)
     kept = minimal.of_choice <= limit
@@ -46,13 +46,13 @@ HEADER = """\
  *
  * int {name}_allowed(uint32_t state, int32_t remaining, uint8_t *mask)
  *
- *   Sets mask[a], for a = 0 ... {NAME}_NUM_ACTIONS - 1, to 1 where action a is safe in the state with that
- *   much damage still affordable, and to 0 elsewhere, and returns how many are safe: 1 or more.  Where nothing is
- *   safe or the question makes no sense, the whole mask is 0 and the result is negative:
+ *   Sets mask[a], for a = 0 ... {NAME}_NUM_ACTIONS - 1, to 1 if action a is safe in the state with this remaining
+ *   budget, and to 0 otherwise, and returns the number of safe actions: 1 or more.  If no action is safe or an
+ *   argument is invalid, the whole mask is 0 and the result is negative:
  *
  *     {NAME}_UNKNOWN_STATE    the model has no such state
  *     {NAME}_NO_SAFE_ACTION   no action keeps the remaining budget, or it is overspent (negative) already
- *     {NAME}_ABOVE_BUDGET     remaining exceeds {NAME}_BUDGET, what this table was made for
+ *     {NAME}_ABOVE_BUDGET     remaining exceeds {NAME}_BUDGET, the limit of this table
  *     {NAME}_NO_MASK          mask is NULL
  */
 {opening}
@@ -63,7 +63,7 @@ HEADER = """\
 #define {NAME}_ABOVE_BUDGET (-3)
 #define {NAME}_NO_MASK (-4)
 
-/* Where each state's entries begin, their actions, and what each needs. */
+/* The first entry of each state, the actions of the entries, and their needs. */
 """
 
 FUNCTION = """

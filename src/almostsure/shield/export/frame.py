@@ -1,7 +1,7 @@
-"""What all exported modules begin with: their errors, their table, and how arguments are read.
+"""The beginning of all exported modules: their errors, their table, and the validation of arguments.
 
-An export writes this in place of the line that imports it (:mod:`almostsure.shield.export.write`), so that the module
-stands alone.
+An export replaces the line that imports this module by its code (:mod:`almostsure.shield.export.write`), so that the
+exported module is self-contained.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-MODEL = ""  # the fingerprint of the model that this is a shield of
-LEARNED = ""  # of a model that was learned from samples or found by playing: what it rests on
+MODEL = ""  # the fingerprint of the model
+LEARNED = ""  # how the model was learned from samples or found by playing, if it was
 TABLE = ""  # SHA-256 of the table that belongs to this file
 
 Actions = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class NoSafeAction(Exception):
-    """No action of the state is safe with what is left."""
+    """No action of the state is safe with the remaining budget."""
 
 
 class UnknownState(LookupError):
@@ -33,12 +33,12 @@ class UnknownState(LookupError):
 
 
 class DamagedTable(Exception):
-    """The table beside this file is missing, damaged, or another one's."""
+    """The table next to this file is missing, damaged, or belongs to another file."""
 
 
 @functools.cache
 def read_table() -> Any:
-    """The arrays of the table by name; single numbers as integers."""
+    """The arrays of the table by name; budget and horizon as integers."""
     path = Path(__file__).with_suffix(".npz")
     try:
         content = path.read_bytes()
@@ -52,7 +52,7 @@ def read_table() -> Any:
 
 
 def whole(name: str, value: object) -> int:
-    """An integer that is not a truth value."""
+    """``value`` as an int, if it is an integer and not a bool."""
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be an integer; got {value!r}")
     try:
@@ -63,13 +63,13 @@ def whole(name: str, value: object) -> int:
 
 @functools.cache
 def names() -> Any:
-    """``states`` and ``actions`` by number, and ``variables`` with their values by state; None or empty if none are."""
+    """``states`` and ``actions`` by number, and ``variables`` with their values by state; None or empty without any."""
     return SimpleNamespace(**json.loads(bytes(read_table().names)))
 
 
 @functools.cache
 def _numbers() -> dict[Any, int]:
-    """The number of each state, by name and by values; where several states have the same values, −1."""
+    """The number of each state, by name and by values; −1 for values that several states have."""
     known = {name: state for state, name in enumerate(names().states or ())}
     for state, values in enumerate(zip(*names().variables.values(), strict=True)):
         known[values] = -1 if values in known else state
@@ -77,12 +77,12 @@ def _numbers() -> dict[Any, int]:
 
 
 def state_number(name: str | None = None, /, **values: object) -> int:
-    """The number of the state of that name, ``state_number("r0c1")``, or with these values, ``state_number(x=1)``."""
+    """The number of the state with a name, ``state_number("r0c1")``, or with values, ``state_number(x=1)``."""
     wanted: Any = name
     if values or name is None:
         if name is not None or not values or values.keys() != names().variables.keys():
-            told = ", ".join(names().variables) or "none, for this model has no variables"
-            raise TypeError(f"give a name, or a value for every variable: {told}")
+            known = ", ".join(names().variables) or "none, for this model has no variables"
+            raise TypeError(f"give a name, or a value for every variable: {known}")
         wanted = tuple(values[variable] for variable in names().variables)
     state = _numbers().get(wanted)
     if state is None:
@@ -98,7 +98,7 @@ def state_number(name: str | None = None, /, **values: object) -> int:
 
 
 def known_state(name: str, value: object) -> int:
-    """A state of the table."""
+    """``value`` as an int, if it is a state of the table."""
     state, count = whole(name, value), len(read_table().start) - 1
     if not 0 <= state < count:
         raise UnknownState(f"unknown state {state}. States are 0 … {count - 1}.")

@@ -1,8 +1,8 @@
-"""What states and actions are called, beside an exported shield, which knows them by number.
+"""The names of states and actions in exported shields, which refer to them by number.
 
-A module finds a state by its name or by the values of its variables, which lie in its table.  A header has the names
-behind a macro, so that a program that does not ask for them does not carry them, and a function that finds a state by
-the values of its variables.  Models of very many states are exported without.
+A module finds a state by its name or by the values of its variables, which are in its table.  In a header the names are
+behind a macro, so that programs only contain them on request; a function finds a state by the values of its variables.
+Models with very many states are exported without names.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from almostsure.model.mdp import MDP
 
-MOST_STATES = 1_000_000  # of a model whose names and variables are exported
-MOST_IN_HEADER = 10_000  # states whose names stand in a header
-LONGEST = 4095  # bytes of a string that every compiler of C99 takes
+MOST_STATES = 1_000_000  # names and variables are exported up to so many states
+MOST_IN_HEADER = 10_000  # a header has names for up to so many states
+LONGEST = 4095  # bytes of a string that every C99 compiler accepts
 PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _.,:;()+=-")
 LINE = 60  # characters of a name per line of C
 
@@ -32,26 +32,26 @@ class Names(NamedTuple):
 
     @classmethod
     def of(cls, model: Any) -> Names:
-        """The names of a model, or of what a policy on cells says about its own."""
+        """The names of a model, or of the ``Identity`` of another kind of shield."""
         if not isinstance(model, MDP) or model.num_states > MOST_STATES:
             return cls(None, model.action_names, {})
         return cls(model.state_names, model.action_names, model.origin.variables)
 
     def packed(self) -> npt.NDArray[np.uint8]:
-        """All of it as JSON, for a table of arrays."""
+        """All names as JSON, in an array of bytes for a table."""
         variables = {name: values.tolist() for name, values in self.variables.items()}
-        told = {"states": self.states, "actions": self.actions, "variables": variables}
-        return np.frombuffer(json.dumps(told).encode(), np.uint8)
+        content = {"states": self.states, "actions": self.actions, "variables": variables}
+        return np.frombuffer(json.dumps(content).encode(), np.uint8)
 
     def in_header(self) -> tuple[str, ...] | None:
-        """The names of states that a header can hold: not too many, none too long or that C would take for shorter."""
+        """The names of states for a header; None if they are too many, or one is too long or contains a zero byte."""
         names = self.states
         if names is None or len(names) > MOST_IN_HEADER:
             return None
         return None if any("\0" in name or len(name.encode()) > LONGEST for name in names) else names
 
     def sorted_values(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]] | None:
-        """The rows of values in ascending order, and the state of each; None unless they are integers and differ."""
+        """The rows of values in ascending order, and their states; None unless they are distinct 32-bit integers."""
         columns = list(self.variables.values())
         if not columns or any(column.dtype.kind not in "biu" for column in columns):
             return None
@@ -66,14 +66,14 @@ class Names(NamedTuple):
 # ---------------------------------------------------------------------- C
 
 NAMES = """
-/* Names, by number.  They are there only where {NAME}_NAMES is defined before this header is included. */
+/* Names, by number, if {NAME}_NAMES is defined before this header is included. */
 #ifdef {NAME}_NAMES
 """
 
 BY_NAME = """
 #include <string.h>
 
-/* The state of that name, or {NAME}_UNKNOWN_STATE. */
+/* The state with this name, or {NAME}_UNKNOWN_STATE. */
 static inline int64_t {name}_state_named(const char *text)
 {{
     uint32_t state;
@@ -106,17 +106,17 @@ static inline int64_t {name}_state(const int32_t *values)
 
 
 def header_names(names: Names, prefix: str) -> Iterator[str | tuple[str, npt.NDArray[Any]]]:
-    """The part of a header that names states: text as it is, and arrays with what each is called."""
+    """The names in a header, in parts: text, and arrays with their names."""
     fields = {"name": prefix, "NAME": prefix.upper()}
-    told = {"state_names": names.in_header(), "action_names": names.actions}
-    if any(told.values()):
+    lists = {"state_names": names.in_header(), "action_names": names.actions}
+    if any(lists.values()):
         yield NAMES.format(**fields)
-        for what, each in told.items():
+        for what, each in lists.items():
             if each is not None:
                 yield f"\nstatic const char *const {prefix}_{what}[] = {{\n"
                 yield from map(_literal, each)
                 yield "};\n"
-        yield (BY_NAME.format(**fields) if told["state_names"] else "") + "\n#endif\n"
+        yield (BY_NAME.format(**fields) if lists["state_names"] else "") + "\n#endif\n"
     if (found := names.sorted_values()) is not None:
         rows, states = found
         yield "values", rows.ravel()
@@ -126,7 +126,7 @@ def header_names(names: Names, prefix: str) -> Iterator[str | tuple[str, npt.NDA
 
 
 def how_to_find(names: Names, prefix: str) -> str:
-    """What a header says about finding the number of a state."""
+    """The part of a header's comment about finding the number of a state."""
     ways = []
     if names.sorted_values() is not None:
         ways.append(f"{prefix}_state(values) finds one by its variables")
@@ -137,12 +137,12 @@ def how_to_find(names: Names, prefix: str) -> str:
 
 
 def plain(text: str, most: int = 40) -> str:
-    """So much of a name for a comment: only characters that cannot end it or splice lines."""
+    """The first ``most`` characters of a name for a comment, without characters that could end it or splice lines."""
     return "".join(character if character in PLAIN or character in "%*" else "_" for character in text[:most])
 
 
 def _literal(name: str) -> str:
-    """A name as a string of C, in pieces that fit on a line; all that C could take for something else is in octal."""
+    """A name as a C string literal, in pieces that fit on a line; characters with a meaning in C are in octal."""
     codes = [chr(byte) if chr(byte) in PLAIN else f"\\{byte:03o}" for byte in name.encode(errors="surrogatepass")]
     pieces = (codes[at : at + LINE] for at in range(0, max(len(codes), 1), LINE))
     return "    " + "\n    ".join(f'"{"".join(piece)}"' for piece in pieces) + ",\n"

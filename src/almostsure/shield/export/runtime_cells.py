@@ -1,13 +1,13 @@
-"""A policy of a continuous system that needs NumPy and nothing else.
+"""A policy of a continuous system that only needs NumPy.
 
-``act(point, rest)`` returns the action at a point, as it is observed, and what to hand back with the next one; the
-first of a run has ``rest=0``.  It raises where nothing was proved, and never answers with a default.  The table lies
-beside this file, under the same name with ``.npz``, and is read when it is first needed; ``names().actions`` are the
-names of the actions.
+``act(point, rest)`` returns the action at an observed point, and the rest of the pattern, which is passed to the next
+call; a run begins with ``rest=0``.  At points for which nothing was proved it raises an error; it never returns a
+default.  The table is next to this file, under the same name with ``.npz``, and is read on first use.
+``names().actions`` has the names of the actions.
 
-For each coordinate it has the number of ``cells``, whether it is ``periodic``, and the ``edges``, those of all
-coordinates one after the other.  Each cell has a ``pattern``, 0 where nothing was proved; each pattern has a ``first``
-action and a ``rest`` after it, 0 if none is left; ``rest_first`` and ``rest_rest`` are the same for rests.
+The table has for each coordinate the number of ``cells``, whether it is ``periodic``, and the ``edges``, concatenated
+for all coordinates.  Each cell has a ``pattern``, 0 if nothing was proved; each pattern has a ``first`` action and a
+``rest`` after it, 0 if none is left; ``rest_first`` and ``rest_rest`` are the same for rests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def act(point: Any, rest: int = 0) -> tuple[int, int]:
     if len(values) != len(table.cells):
         raise ValueError(f"a point must have {len(table.cells)} coordinates; got {len(values)}")
     if not 0 <= rest < len(table.rest_rest):
-        raise ValueError(f"rest must be what act returned one step before, or 0; got {rest}")
+        raise ValueError(f"rest must be what act returned in the last step, or 0; got {rest}")
     if rest:
         return int(table.rest_first[rest]), int(table.rest_rest[rest])
     cell, at = 0, 0

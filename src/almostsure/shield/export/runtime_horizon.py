@@ -1,15 +1,15 @@
-"""A shield for a number of steps that needs NumPy and nothing else.
+"""A shield for a number of steps that only needs NumPy.
 
-``allowed(state, remaining, steps_left)`` says which actions keep the remaining damage budget until the steps are over.
-It raises where there is none, and where it is asked about something that it does not know; it never answers with a
-default.  The table lies beside this file, under the same name with ``.npz``, and is read when it is first needed.
+``allowed(state, remaining, steps_left)`` returns the actions that keep the remaining damage budget until the steps are
+over.  If there is none, or an argument is invalid or unknown, it raises an error; it never returns a default.  The
+table is next to this file, under the same name with ``.npz``, and is read on first use.
 
 ``state_number("its name")``, or with the values of its variables, ``state_number(x=1, y=2)``, is the number of a state;
 ``names()`` has all names.
 
-For each state it has the entries ``start[s]`` … ``start[s + 1] − 1``, each with an ``action``, ascending.  The rises of
-an entry, ``begin[entry]`` … ``begin[entry + 1] − 1``, say ``since`` how many steps left, ascending, which remaining
-budget is ``needed``; NEVER if none suffices.  ``horizon`` is the most steps that the table knows about.
+The table has for each state the entries ``start[s]`` … ``start[s + 1] − 1``, each with an ``action``, ascending.  The
+rises of an entry are ``begin[entry]`` … ``begin[entry + 1] − 1``: from ``since`` steps left on, ascending, the budget
+``needed`` is necessary; NEVER if none suffices.  ``horizon`` is the largest number of steps that the table covers.
 """
 
 import numpy as np
@@ -20,11 +20,11 @@ NEVER = 2**31 - 1
 
 
 def allowed(state: int, remaining: int, steps_left: int) -> Actions:
-    """The ids of the actions that are safe in ``state`` for the steps that are left, ascending; at least one."""
+    """The ids of the safe actions of ``state`` for the steps that are left, ascending; at least one."""
     table, s, left = read_table(), known_state("state", state), whole("remaining", remaining)
     steps = whole("steps_left", steps_left)
     if not 1 <= steps <= table.horizon:
-        raise ValueError(f"steps_left must lie in 1 … {table.horizon}, what this table was made for; got {steps}")
+        raise ValueError(f"steps_left must lie in 1 … {table.horizon}, the horizon of this table; got {steps}")
     actions = []
     for entry in range(int(table.start[s]), int(table.start[s + 1])):
         begin, end = int(table.begin[entry]), int(table.begin[entry + 1])

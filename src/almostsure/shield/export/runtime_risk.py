@@ -1,19 +1,18 @@
-"""A shield with a stated risk that needs NumPy and nothing else.
+"""A shield with a stated risk that only needs NumPy.
 
-``begin(state)`` says with which budget and risk a run begins, ``allowed(state, remaining, risk)`` which actions keep
-the risk, and ``risk_after(…)`` what is left of it after a step; with a horizon, these two also take the steps that are
-left before the step.  They raise where nothing is allowed, and where they are asked about something that they do not
-know; they never answer with a default.  The table lies beside this file, under the same name with ``.npz``, and is read
-when it is first needed.
+``begin(state)`` returns the budget and the risk with which a run begins, ``allowed(state, remaining, risk)`` the
+actions that keep the risk, and ``risk_after(…)`` the risk left after a step; with a horizon, the latter two also take
+the number of steps left before the step.  If no action is allowed, or an argument is invalid or unknown, they raise an
+error; they never return a default.  The table is next to this file, under the same name with ``.npz``, and is read on
+first use.
 
 ``state_number("its name")``, or with the values of its variables, ``state_number(x=1, y=2)``, is the number of a state;
 ``names()`` has all names.
 
-For each state it has the entries ``start[s]`` … ``start[s + 1] − 1``, each with an ``action``, ascending.  Rows stand
-for what remains, up to ``budget``, from which on more makes no difference, and for steps left, up to ``horizon``, which
-is 0 if it does not look at steps: ``used``, [rows, entries], is the risk that an entry takes, and ``least``,
-[rows, states], the least risk of a state, both rounded up.  Runs begin in the states ``initial``, each with its
-``share`` of the risk.
+The table has for each state the entries ``start[s]`` … ``start[s + 1] − 1``, each with an ``action``, ascending.  It
+has one row per remaining budget, up to ``budget`` (more makes no difference), and per number of steps left, up to
+``horizon`` (0 without one).  ``used``, [rows, entries], is the risk that an entry takes, and ``least``, [rows, states],
+the least risk of a state, both rounded up.  Runs begin in the states ``initial``, each with its ``share`` of the risk.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from almostsure.shield.export.frame import Actions, NoSafeAction, UnknownState, 
 
 
 def _place(state: int, remaining: int, risk: float, steps_left: int | None) -> tuple[Any, int, int, float, int]:
-    """The table, state, what remains, the risk and the steps left, checked."""
+    """The table, and the validated state, remaining budget, risk and steps left."""
     table, s, left, rho = read_table(), known_state("state", state), whole("remaining", remaining), float(risk)
     if not 0 <= rho <= 1:
         raise ValueError(f"risk must be a probability, 0 … 1; got {risk!r}")
     if (steps_left is None) != (table.horizon == 0):
-        raise ValueError("steps_left must be given exactly where the table is for a horizon")
+        raise ValueError("steps_left must be given exactly if the table has a horizon")
     steps = 1 if steps_left is None else whole("steps_left", steps_left)
     if table.horizon and not 1 <= steps <= table.horizon:
-        raise ValueError(f"steps_left must lie in 1 … {table.horizon}, what this table was made for; got {steps}")
+        raise ValueError(f"steps_left must lie in 1 … {table.horizon}, the horizon of this table; got {steps}")
     return table, s, left, rho, steps
 
 
@@ -50,7 +49,7 @@ def _used(table: Any, s: int, left: int, steps: int) -> Any:
 
 
 def begin(state: int) -> tuple[int, float]:
-    """The budget and the risk with which a run begins in one of the initial states."""
+    """The budget and the risk with which a run begins in an initial state."""
     table, s = read_table(), whole("state", state)
     at = np.flatnonzero(table.initial == s)
     if not at.size:
@@ -59,7 +58,7 @@ def begin(state: int) -> tuple[int, float]:
 
 
 def allowed(state: int, remaining: int, risk: float, steps_left: int | None = None) -> Actions:
-    """The ids of the actions that are allowed in ``state`` with what remains of budget and risk; at least one."""
+    """The ids of the allowed actions of ``state`` with the remaining budget and risk, ascending; at least one."""
     table, s, left, rho, steps = _place(state, remaining, risk, steps_left)
     actions = table.action[int(table.start[s]) : int(table.start[s + 1])][_used(table, s, left, steps) <= rho]
     if not len(actions):
@@ -70,7 +69,7 @@ def allowed(state: int, remaining: int, risk: float, steps_left: int | None = No
 def risk_after(
     state: int, remaining: int, risk: float, action: int, next_state: int, damage: int, steps_left: int | None = None
 ) -> float:
-    """The risk that is left after an allowed action led to a state and did some damage."""
+    """The remaining risk after an allowed action led to a state and did some damage."""
     table, s, left, rho, steps = _place(state, remaining, risk, steps_left)
     reached, after = known_state("next_state", next_state), left - whole("damage", damage)
     actions = table.action[int(table.start[s]) : int(table.start[s + 1])]

@@ -1,8 +1,8 @@
-"""What all exports share: a module of Python beside its table, and a C99 header with its arrays.
+"""The parts that all exports share: writing a Python module with its table, and a C99 header with its arrays.
 
-A module is one of the ``runtime`` files of this folder with :mod:`almostsure.shield.export.frame` in place of the line
-that imports it, so that it imports nothing of ours, and with the fingerprint of the model and the checksum of its table
-filled in.
+A module is one of the ``runtime`` files of this folder.  The line that imports :mod:`almostsure.shield.export.frame` is
+replaced by the code of that module, so it does not import this package, and the fingerprint of the model and the
+checksum of its table are filled in.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OPENING = """\
 
 
 class Identity(NamedTuple):
-    """What a header says about a model that is not an MDP."""
+    """The facts that exports need about a model that is not an MDP."""
 
     fingerprint: str
     num_states: int
@@ -56,7 +56,7 @@ class Identity(NamedTuple):
 
 
 def narrow(values: Ints) -> Ints:
-    """The same numbers in the narrowest unsigned type."""
+    """The numbers in the narrowest unsigned type."""
     largest = int(values.max()) if values.size else 0
     return values.astype(np.min_scalar_type(largest))
 
@@ -67,7 +67,7 @@ def narrow(values: Ints) -> Ints:
 def write_module(
     path: str | PathLike[str], runtime: str, mdp: MDP | Identity, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> tuple[Path, Path]:
-    """Write a runtime as a module, and its table beside it, which also has the names; returns both paths."""
+    """Write a runtime as a module, and next to it its table, with the names; returns both paths."""
     name = file_name(path)
     module = Path(name) if Path(name).suffix == ".py" else Path(f"{name}.py")
     if not module.stem.isidentifier() or keyword.iskeyword(module.stem):
@@ -83,7 +83,7 @@ def write_module(
         text = text.replace(f'\n{constant} = ""', f'\n{constant} = "{value}"')
     text = text.replace('\nLEARNED = ""', f"\nLEARNED = {mdp.origin.learned!r}")
     table = module.with_suffix(".npz")
-    with atomic_write(table) as file:  # first: a module without its table refuses everything
+    with atomic_write(table) as file:  # first, since the module needs it
         file.write(content)
     with atomic_write(module) as file:
         file.write(text.encode())
@@ -91,11 +91,11 @@ def write_module(
 
 
 def _module_text(runtime: str) -> str:
-    """A runtime that stands alone: its docstring, the code of the frame, and its own."""
+    """The text of a self-contained runtime: its docstring, the code of the frame, and its own code."""
     here = files("almostsure.shield.export")
     frame, own = (here.joinpath(f"{name}.py").read_text(encoding="utf-8") for name in ("frame", runtime))
     head, code = re.split(r"\nfrom almostsure\.shield\.export\.frame import .*\n", own)
-    docstring = head[: head.index('"""\n', 3) + 4]  # what else it imports, the frame imports as well
+    docstring = head[: head.index('"""\n', 3) + 4]  # its other imports are also in the frame
     return docstring + frame.split('"""\n', 1)[1] + code
 
 
@@ -110,13 +110,13 @@ def write_header(
     arrays: Mapping[str, npt.NDArray[Any]],
     **fields: object,
 ) -> Path:
-    """Write a C99 header: a text, the arrays, and a text; ``fields`` stand in braces in both texts; its path."""
+    """Write a C99 header: a text, the arrays, and a text, both formatted with ``fields``; returns its path."""
     if Path(file_name(path)).suffix.lower() not in HEADERS:
         raise ArgumentError(f"path must end in {' or '.join(HEADERS)}, as C headers do; got {file_name(path)!r}")
     if not IDENTIFIER.fullmatch(name):
         raise ArgumentError(f"name must be letters, digits and underscores, and begin with a letter; got {name!r}")
     if max(mdp.num_states, *(array.size for array in arrays.values())) >= 2**32 - 1:
-        raise ArgumentError(f"a C header holds less than 2**32 states and choices; got {mdp.num_states:,} states")
+        raise ArgumentError(f"a C header must have fewer than 2**32 entries; got {mdp.num_states:,} states")
     names = Names.of(mdp)
     fields |= {
         "name": name,
@@ -150,7 +150,7 @@ def _c_type(values: npt.NDArray[Any]) -> str:
 
 
 def _numbers(values: npt.NDArray[Any]) -> Iterator[bytes]:
-    """Lines of C numbers, exact.  C has no empty arrays, so an empty one gets an entry that no state refers to."""
+    """Lines of exact C numbers.  C has no empty arrays, so an empty one gets an entry that no state refers to."""
     show = float.hex if values.dtype.kind == "f" else str
     for begin in range(0, max(values.size, 1), LINE):
         part = values[begin : begin + LINE].tolist() or [0]
@@ -158,7 +158,7 @@ def _numbers(values: npt.NDArray[Any]) -> Iterator[bytes]:
 
 
 def _action_list(mdp: MDP | Identity) -> str:
-    """Ids and names of the actions, for a comment."""
+    """The ids and names of the actions, for a comment."""
     if mdp.action_names is None:
         return f"0 ... {mdp.num_actions - 1}"
     shown = ", ".join(f"{i} {plain(action)}" for i, action in enumerate(mdp.action_names[:32]))
@@ -166,6 +166,6 @@ def _action_list(mdp: MDP | Identity) -> str:
 
 
 def _basis(origin: Origin) -> str:
-    """What a learned or played model rests on, as further lines of a comment; none for other models."""
+    """Further lines of a comment: how a model was learned or found by playing; none for other models."""
     lines, word = wrap(plain(origin.learned, len(origin.learned)), 96), "learned" if origin.counted else "played"
     return "".join(f"\n *   {'' if at else word:<7}  {line}" for at, line in enumerate(lines))
