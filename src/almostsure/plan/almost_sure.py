@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,16 +42,15 @@ def solve_assured(
         "Solve for a smaller budget: a policy for it keeps larger ones too.",
     )
     layers = None
-    choice: Ints
     try:
         with Bar("solving", None) as bar:
             options: dict[str, Any] = {"discount": discount, "tolerance": tolerance, "report": _reporter(bar)}
             if all_pairs:
                 layers = solve_budgets(mdp, minimal.of_choice, budget, **options)
                 bounds = at_start(mdp, *(side[-1, mdp.initial_states] for side in (layers.lower, layers.upper)))
-                choice, proved = layers.choice, layers.proved
+                found = _Found(layers.choice, bounds, layers.proved, layers.doubts)
             else:
-                choice, bounds, proved = _solve_reachable(mdp, minimal.of_choice, budget, options)
+                found = _solve_reachable(mdp, minimal.of_choice, budget, options)
     except KeyboardInterrupt:
         safe = Policy(mdp, choice=_safe_table(minimal, budget), budget=budget)
         raise Interrupted(
@@ -59,9 +58,10 @@ def solve_assured(
             "without bounds on its return.",
             kept=_solution(constraint, safe, (-math.inf, math.inf), discount, tolerance),
         ) from None
-    policy = Policy(mdp, choice=choice, budget=budget)
-    solution = replace(_solution(constraint, policy, bounds, discount, tolerance), layers=layers, proved=proved)
-    check_gap(solution)
+    policy = Policy(mdp, choice=found.choice, budget=budget)
+    solution = _solution(constraint, policy, found.bounds, discount, tolerance)
+    solution = replace(solution, layers=layers, proved=found.proved)
+    check_gap(solution, *found.doubts)
     return solution
 
 
@@ -120,20 +120,27 @@ def _reporter(bar: Bar) -> Callable[[int, int], None]:
     return report
 
 
-def _solve_reachable(
-    mdp: MDP, of_choice: Ints, budget: int, options: dict[str, Any]
-) -> tuple[Ints, tuple[float, float], bool]:
-    """Solve the pairs that are reachable from the start: choices, bounds at the start, and whether these are proved."""
+class _Found(NamedTuple):
+    """What the solver found for the start."""
+
+    choice: Ints  # [budget + 1, num_states]
+    bounds: tuple[float, float]
+    proved: bool
+    doubts: tuple[str, ...]  # see Pairs
+
+
+def _solve_reachable(mdp: MDP, of_choice: Ints, budget: int, options: dict[str, Any]) -> _Found:
+    """Solve the pairs that are reachable from the start."""
     from almostsure.plan.assured import layers
 
     starts = budget * mdp.num_states + mdp.initial_states.astype(np.int64)
     pairs = layers.solve_pairs(mdp, of_choice, starts, **options)
     at = pairs.at(starts)
     layers.check_bounded(mdp, pairs, at)
-    bounds, proved = at_start(mdp, pairs.lower[at], pairs.upper[at]), pairs.proved
+    bounds, proved, doubts = at_start(mdp, pairs.lower[at], pairs.upper[at]), pairs.proved, pairs.doubts
     graph, play, plainly = pairs.graph, pairs.play, pairs.plainly
     del pairs  # its array of numbers is as large as the table
-    return layers.choice_table(graph, play, (budget + 1, mdp.num_states), plainly), bounds, proved
+    return _Found(layers.choice_table(graph, play, (budget + 1, mdp.num_states), plainly), bounds, proved, doubts)
 
 
 def _infeasible(mdp: MDP, budget: int) -> Infeasible:

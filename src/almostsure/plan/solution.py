@@ -153,17 +153,19 @@ def _worth(price: float, unit: str) -> str:
     return f"; {unit} more is worth at most {price:.6g}"
 
 
-def check_gap(solution: Solution) -> None:
-    """Raise an error that carries the solution if its bounds are too far apart."""
+def check_gap(solution: Solution, *doubts: str) -> None:
+    """Raise an error that carries the solution if its bounds are too far apart, with the first of the reasons."""
     lower, upper, tolerance = solution.lower, solution.upper, solution.tolerance
     if lower == upper or (math.isfinite(lower) and upper - lower <= tolerance * max(1.0, abs(lower))):
         return
     remedy = "Pass a larger tolerance" if math.isfinite(upper - lower) else "Scale the rewards down"
+    advice = f"{remedy}; the error's solution has these bounds."
+    if doubts and not math.isfinite(upper - lower):
+        advice = f"The error's solution has these bounds: {doubts[0]}"
     digits = 12 if precise(lower, 12) != precise(upper, 12) else 17  # as many as it takes for them to differ
     bounds = f"{precise(lower, digits)} … {precise(upper, digits)}"
     raise LimitReached(
-        f"the bounds {bounds} are further apart than the tolerance {tolerance:g} allows. "
-        f"{remedy}; the error's solution has these bounds.",
+        f"the bounds {bounds} are further apart than the tolerance {tolerance:g} allows. {advice}",
         solution=solution,
     )
 

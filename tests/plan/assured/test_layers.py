@@ -5,6 +5,8 @@ import pytest
 
 from almostsure import AlmostSure, from_transitions, minimal_budget, solve_policy
 from almostsure.errors import LimitReached, UnboundedReturn
+from almostsure.plan.assured import exact
+from almostsure.plan.assured.component import gains
 from almostsure.plan.assured.layers import solve_layers
 
 
@@ -96,6 +98,7 @@ def test_equations_without_a_solution_in_64_bits_leave_no_bounds(monkeypatch):
         raise RuntimeError("Factor is exactly singular")
 
     monkeypatch.setattr("scipy.sparse.linalg.splu", singular)
+    monkeypatch.setattr(exact, "FEW", 0)
     rows = [(0, 0, 1, 1, -1, 0), (1, 0, 0, 0.5, -1, 0), (1, 0, 2, 0.5, -1, 0)]
     with pytest.raises(LimitReached, match="the bounds −∞ … ∞ are further apart") as caught:
         solve_policy(from_transitions(*zip(*rows, strict=True), terminal=[2]), AlmostSure(1))
@@ -103,13 +106,21 @@ def test_equations_without_a_solution_in_64_bits_leave_no_bounds(monkeypatch):
     assert caught.value.solution.policy.act(0, 1) == 0
 
 
-def test_what_64_bits_cannot_prove_has_a_remedy():
-    """A cycle that pays is left once in 10¹² rounds: no tolerance helps, but a horizon does."""
+def test_what_64_bits_cannot_prove_has_a_remedy(monkeypatch):
+    """A cycle that pays is left once in 10¹² rounds: no tolerance helps, but fractions or a horizon do."""
     thirds = [(0, 2, 2, 1 / 3, -1, 0), (0, 2, 2, 2 / 3, 1, 0), (2, 1, 0, 2 / 3, 1, 0), (2, 1, 1, 1 / 3, -1.5, 0)]
     halves = [(0, 0, 0, 0.25, 0, 0), (0, 0, 1, 0.75, 0, 0), (0, 3, 0, 0.5, 1, 0), (0, 3, 2, 0.5, 0.5, 0)]
     back = [(1, 3, 1, 0.6, -2, 0), (1, 3, 1, 0.2, 0, 0), (1, 3, 2, 0.2, 1, 0)]
     rare = [(2, 0, 2, 1, 0, 0), (2, 3, 0, 1 - 1e-12, 0.5, 0), (2, 3, 1, 1e-12, 0, 1)]
     mdp = from_transitions(*zip(*thirds, *halves, *back, *rare, strict=True), initial=2)
-    with pytest.raises(LimitReached, match=r"could not be proved in 64-bit numbers\. Pass a horizon"):
+    solved = solve_policy(mdp, AlmostSure(1))
+    assert solved.proved
+    assert solved.upper <= np.nextafter(solved.lower, np.inf)
+    monkeypatch.setattr(exact, "FEW", 0)
+    near = solve_policy(mdp, AlmostSure(1), tolerance=0.5)
+    assert near.lower <= solved.value <= near.upper
+    monkeypatch.setattr(gains, "NEAR", ())
+    with pytest.raises(LimitReached, match=r"could not be proved in 64-bit numbers\. Pass a horizon") as missed:
         solve_policy(mdp, AlmostSure(1), tolerance=0.5)
+    assert missed.value.solution.lower <= solved.value <= missed.value.solution.upper
     assert solve_policy(mdp, AlmostSure(1), horizon=100).value == pytest.approx(66.56, abs=0.01)

@@ -52,6 +52,7 @@ class Pairs:
     undefined: Ints  # pairs that have no return, as gains and losses cancel out for ever; their bounds read −∞
     plainly: bool  # whether kernels run uncompiled
     proved: bool  # whether the bounds are exact; not if rewards that cancel out up to rounding were taken for 0
+    doubts: tuple[str, ...] = ()  # why some bounds are −∞ and ∞, and what may help
 
     def at(self, codes: Ints) -> Ints:
         """The numbers of pairs given as remaining · states + state; −1 for those not covered."""
@@ -143,6 +144,7 @@ class Engine:
         self.known = Known(np.full(states, np.nan), np.empty(states, np.uint32))
         self.cycles: list[Ints] = []
         self.undefined: list[Ints] = []
+        self.doubts: list[str] = []
         self.proved = True
         self.rooms: dict[str, tuple[tuple[int, ...], Part]] = {}
 
@@ -171,6 +173,7 @@ class Engine:
         start, member = self.order
         self.cycles.clear()
         self.undefined.clear()
+        self.doubts.clear()
         self.proved = True
         half = max(USED * tolerance / 2, TINY)  # with tolerance 0: a positive width that no bounds reach
         small = SMALL if not self.plainly else 0
@@ -218,5 +221,5 @@ class Engine:
         return Pairs(
             graph=self.graph, lower=self.bounds.low, upper=self.bounds.high, play=self.bounds.policy,
             number=self.number, cycles=self.cycles, undefined=np.concatenate([NO_PAIRS, *self.undefined]),
-            plainly=self.plainly, proved=self.proved,
+            plainly=self.plainly, proved=self.proved, doubts=tuple(self.doubts),
         )  # fmt: skip

@@ -1,15 +1,25 @@
-"""Exact values, in fractions, of a few pairs for which rounding leaves the proved bounds too far apart.
+"""Exact values, in fractions, of models with a few pairs for which 64-bit bounds stay too far apart or unproved.
 
 Floating-point values are off by half a unit in the last place.  If leaving takes a million steps, or the discount is
-correspondingly close to 1, a proof by one backup cannot exclude an error a million times as large.  So models with few
-pairs are solved again: by policy iteration from the policy found, each policy evaluated by elimination, all in
-fractions.
+correspondingly close to 1, a proof by one backup cannot exclude an error a million times as large; and where gains and
+losses nearly cancel out, rounding decides between a finite value and ±∞.  So models with few pairs are solved again in
+fractions:
 
-If V are the values of a policy, and no choice is worth more than its pair, V ≥ g + P V, then V are the optimal values.
-Proof: where another policy is worth more, by D, we have D ≤ P D for it, so D is constant on each of its recurrent
-classes, and there V = g + P V for its choices.  With a discount below 1, and where runs end, D is 0.  Elsewhere either
-all rewards are 0, so the other policy is worth 0, and V ≥ 0 is checked; or rewards cancel out, and its return is
-undefined.
+1. A pair can *rest* if it is in an end component without reward.  A pair that can reach such a component almost surely
+   is *proper*.
+2. Policy iteration on the proper pairs starts from a policy that rests almost surely, and evaluates each policy by
+   elimination.  If an improvement creates a recurrent class that does not rest, the class has a positive mean reward:
+   on it g + P V ≥ V for the old values V, with > somewhere.  Its pairs have the value +∞, and so does every pair that
+   may reach them.
+3. All other pairs never rest.  Let each of them also stop, for 0.  If policy iteration from there finds a positive mean
+   reward, these pairs have the value +∞.  Otherwise, with V the values found, a recurrent class has the mean reward 0
+   if g + P V = V for all its choices, and else a negative one.  If a class has the mean 0, returns are undefined, and
+   the pairs are left as they were; if none has, all have the value −∞.
+
+**Proof** of 2.  In the end V ≥ g + P V for every choice.  If another policy were worth more, by D, then D ≤ P D, so D
+is constant on each of its recurrent classes, and there V = g + P V.  If it rests there, it is worth 0, and V ≥ 0, as
+the first policy rests and values only rise; so D ≤ 0.  If it does not rest, its mean reward is 0, and its return
+undefined.  With a discount below 1, D is 0 on recurrent classes.
 """
 
 from __future__ import annotations
@@ -21,111 +31,180 @@ from fractions import Fraction
 import numpy as np
 
 from almostsure.model.arrays import owners
-from almostsure.model.mdp import Bools
 from almostsure.plan import graph
-from almostsure.plan.assured.engine import Engine, Pairs
+from almostsure.plan.assured.engine import NO_PAIRS, Engine, Pairs
 
 FEW = 40  # the most pairs that are solved in fractions
-ROUNDS = 20  # of policy iteration; the first policy is nearly optimal
+ROUNDS = 100  # of policy iteration
+LARGEST = Fraction(np.finfo(np.float64).max)
 
 Values = dict[int, Fraction]
+Policy = dict[int, int]  # the choice of each pair
+
+
+class _Gains(Exception):
+    """A policy has a recurrent class, these pairs, that does not rest: its mean reward is positive."""
+
+    def __init__(self, pairs: set[int]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
 
 
 def in_fractions(engine: Engine, pairs: Pairs) -> Pairs:
     """The same pairs with bounds to the last float, if they are few and can be solved exactly; otherwise unchanged."""
-    lost, bounded = pairs.upper == -np.inf, np.isfinite(pairs.lower) & np.isfinite(pairs.upper)
-    if pairs.lower.size > FEW or not pairs.proved or not (lost | bounded).all():
+    if pairs.lower.size > FEW:
         return pairs
-    choices = _Choices(engine, lost)
-    policy = {x: int(pairs.play[x]) for x in np.flatnonzero(bounded).tolist()}
-    for _ in range(ROUNDS):
-        values = choices.values_of(policy)
-        if values is None:
-            return pairs
-        better = choices.better(values)
-        if not better:
-            return _enclosed(pairs, policy, values) if choices.are_at_least_free(values) else pairs
-        policy |= better
-    return pairs
+    choices = _Choices(engine)
+    start, lost = choices.start()
+    gaining = [] if choices.discount < 1 else choices.gains_without_rest(lost)
+    if gaining is None:
+        return pairs
+    values: Values | None = {}
+    while values is not None:
+        endless = choices.may_reach(set().union(*gaining))
+        policy = {x: k for x, k in start.items() if x not in endless}
+        try:
+            values = choices.improve(policy)
+            break
+        except _Gains as found:
+            gaining.append(found.pairs)
+    if values is None or max(map(abs, values.values()), default=0) > LARGEST:
+        return pairs
+    _write(engine, policy, values, endless)
+    cycles = [np.array(sorted(members)) for members in gaining]
+    return replace(engine.answer(), cycles=cycles, undefined=NO_PAIRS, proved=True, doubts=())
 
 
-def _enclosed(pairs: Pairs, policy: dict[int, int], values: Values) -> Pairs:
-    """The pairs with this policy, and with the nearest floats below and above the values as bounds."""
-    lower, upper, play = pairs.lower.copy(), pairs.upper.copy(), pairs.play.copy()
+def _write(engine: Engine, policy: Policy, values: Values, endless: set[int]) -> None:
+    """Write this policy, and the nearest floats below and above the values as bounds."""
+    lower, upper, play, _, rival = engine.bounds
+    lower.fill(-np.inf)
+    upper.fill(-np.inf)
+    rival.fill(0.0)
+    lower[list(endless)] = upper[list(endless)] = np.inf
     for x, value in values.items():
         near, play[x] = float(value), policy[x]
         lower[x] = near if Fraction(near) <= value else math.nextafter(near, -math.inf)
         upper[x] = near if Fraction(near) >= value else math.nextafter(near, math.inf)
-    return replace(pairs, lower=lower, upper=upper, play=play)
 
 
 class _Choices:
-    """Rewards and transition probabilities in fractions, without choices that may lead to lost pairs (value −∞)."""
+    """The choices of the pairs, with rewards and transition probabilities in fractions."""
 
-    def __init__(self, engine: Engine, lost: Bools) -> None:
+    def __init__(self, engine: Engine) -> None:
         game, self.discount = engine.game, Fraction(engine.discount)
-        self.entry_ptr, self.target = game.graph.entry_ptr.astype(np.int64), game.graph.target.astype(np.int64)
+        entry_ptr, target = game.graph.entry_ptr.astype(np.int64), game.graph.target.astype(np.int64)
         self.owner = owners(game.graph.ptr).astype(np.int64)
-        self.gain: Values = {}
-        self.moves: dict[int, Values] = {}
-        for k in np.flatnonzero(~lost[self.owner]).tolist():
-            ahead = self.target[self.entry_ptr[k] : self.entry_ptr[k + 1]]
-            if lost[ahead].any():
-                continue
-            begin = int(game.outcome_ptr[game.graph.origin[k]])
+        self.gain: list[Fraction] = []
+        self.moves: list[Values] = []
+        for k in range(self.owner.size):
+            ahead, begin = target[entry_ptr[k] : entry_ptr[k + 1]], int(game.outcome_ptr[game.graph.origin[k]])
             outcomes = slice(begin, begin + ahead.size)
             shares = [Fraction(p) for p in game.probability[outcomes].tolist()]
             rewards = [Fraction(r) for r in engine.mdp.reward[outcomes].tolist()]
-            self.gain[k] = sum((p * r for p, r in zip(shares, rewards, strict=True)), Fraction(0)) / sum(shares)
-            self.moves[k] = {}
+            self.gain.append(sum((p * r for p, r in zip(shares, rewards, strict=True)), Fraction(0)) / sum(shares))
+            self.moves.append({})
             for y, p in zip(ahead.tolist(), shares, strict=True):
                 self.moves[k][y] = self.moves[k].get(y, Fraction(0)) + self.discount * p / sum(shares)
+        self.graph = graph.Graph(
+            num_states=game.graph.ptr.size - 1,
+            owner=self.owner,
+            entry_choice=owners(entry_ptr).astype(np.int64),
+            entry_state=target,
+        )
 
-    def values_of(self, policy: dict[int, int]) -> Values | None:
-        """The values of a policy; None if it collects rewards for ever."""
+    def start(self) -> tuple[Policy, set[int]]:
+        """A policy of the proper pairs that rests almost surely, and the other pairs; with a discount, any policy."""
+        every = range(self.graph.num_states)
+        if self.discount < 1:
+            return {int(x): k for k, x in reversed(list(enumerate(self.owner)))}, set()
+        _, resting = graph.end_components(self.graph, np.array([gain == 0 for gain in self.gain]))
+        proper, _, policy = graph.surely_leave(self.graph, resting)
+        return {x: int(policy[x]) for x in every if proper[x]}, {x for x in every if not proper[x]}
+
+    def may_reach(self, goals: set[int]) -> set[int]:
+        """The goals, and all pairs with a path to them."""
+        found = set(goals)
+        while more := {int(x) for x, moves in zip(self.owner, self.moves, strict=True) if moves.keys() & found} - found:
+            found |= more
+        return found
+
+    def gains_without_rest(self, lost: set[int]) -> list[set[int]] | None:
+        """The recurrent classes with a positive mean reward among pairs that never rest; None if one has the mean 0."""
+        gaining: list[set[int]] = []
+        while left := lost - self.may_reach(set().union(*gaining)):
+            inside = [moves.keys() <= left for moves in self.moves]
+            try:
+                values = self._with_stops(left, inside)
+            except _Gains as found:
+                gaining.append(found.pairs)
+                continue
+            tight = [
+                inside[k] and self._worth(k, values) == values[int(x)] if x in left else False
+                for k, x in enumerate(self.owner)
+            ]
+            if values and graph.end_components(self.graph, np.array(tight))[1].any():
+                return None
+            break
+        return gaining
+
+    def _with_stops(self, left: set[int], inside: list[bool]) -> Values:
+        """The best values of these pairs, with choices ``inside`` and stopping, for 0, as a choice of each."""
+        values, policy = dict.fromkeys(left, Fraction(0)), dict[int, int]()
+        while better := self._better(values, inside):
+            policy |= better
+            values |= dict.fromkeys(left, Fraction(0)) | self._values(policy)
+        return values
+
+    def improve(self, policy: Policy) -> Values | None:
+        """Improve a policy until it is optimal; its values, or None after ``ROUNDS``."""
+        inside = [moves.keys() <= policy.keys() for moves in self.moves]
+        for _ in range(ROUNDS):
+            values = self._values(policy)
+            better = self._better(values, inside)
+            if not better:
+                return values
+            policy |= better
+        return None
+
+    def _worth(self, k: int, values: Values) -> Fraction:
+        return self.gain[k] + sum((p * values[y] for y, p in self.moves[k].items()), Fraction(0))
+
+    def _better(self, values: Values, inside: list[bool]) -> Policy:
+        """The best choice of each pair that it improves, among those ``inside``."""
+        best, found = dict(values), dict[int, int]()
+        for k, x in enumerate(self.owner.tolist()):
+            if inside[k] and x in values and (worth := self._worth(k, values)) > best[x]:
+                best[x], found[x] = worth, k
+        return found
+
+    def _values(self, policy: Policy) -> Values:
+        """The values of a policy, by elimination; other pairs are worth 0."""
         resting = {x for x, k in policy.items() if self.gain[k] == 0}
-        while left := {x for x in resting if not self.moves[policy[x]].keys() <= resting}:
-            resting -= left
-        values: Values = dict.fromkeys(resting, Fraction(0))
+        while moving := {x for x in resting if not self.moves[policy[x]].keys() <= resting}:
+            resting -= moving
         rows = {x: (self.gain[k], dict(self.moves[k])) for x, k in policy.items() if x not in resting}
-        order = list(rows)
+        order, values = list(rows), dict.fromkeys(resting, Fraction(0))
         for i, x in enumerate(order):
             gain, ahead = rows[x]
             for y in order[:i]:
-                share = ahead.pop(y, 0)
-                if share:
+                if share := ahead.pop(y, Fraction(0)):
                     gain += share * rows[y][0]
                     for z, p in rows[y][1].items():
                         ahead[z] = ahead.get(z, Fraction(0)) + share * p
             leaves = 1 - ahead.pop(x, Fraction(0))
             if leaves == 0:
-                return None
+                raise _Gains(self._reached(x, policy))
             rows[x] = gain / leaves, {z: p / leaves for z, p in ahead.items()}
         for x in reversed(order):
-            values[x] = rows[x][0] + sum((p * values[y] for y, p in rows[x][1].items()), Fraction(0))
+            values[x] = rows[x][0] + sum((p * values.get(y, 0) for y, p in rows[x][1].items()), Fraction(0))
         return values
 
-    def better(self, values: Values) -> dict[int, int]:
-        """The best choice of each pair that it improves."""
-        best, found = dict(values), {}
-        for k, moves in self.moves.items():
-            worth = self.gain[k] + sum((p * values[y] for y, p in moves.items()), Fraction(0))
-            if worth > best[int(self.owner[k])]:
-                best[int(self.owner[k])], found[int(self.owner[k])] = worth, k
+    def _reached(self, x: int, policy: Policy) -> set[int]:
+        """The pairs that a policy reaches from a pair, that one included."""
+        found, queue = {x}, [x]
+        for here in queue:
+            fresh = self.moves[policy[here]].keys() - found
+            found |= fresh
+            queue.extend(fresh)
         return found
-
-    def are_at_least_free(self, values: Values) -> bool:
-        """Whether no value is below 0 where a run can stay for ever with rewards of 0."""
-        if self.discount < 1:
-            return True
-        free = np.array([k for k, gain in self.gain.items() if gain == 0], np.int64)
-        usable = np.zeros(self.owner.size, np.bool_)
-        usable[free] = True
-        every = graph.Graph(
-            num_states=int(self.owner.max()) + 1,
-            owner=self.owner,
-            entry_choice=owners(self.entry_ptr).astype(np.int64),
-            entry_state=self.target,
-        )
-        label, _ = graph.end_components(every, usable)
-        return all(value >= 0 for x, value in values.items() if label[x] >= 0)

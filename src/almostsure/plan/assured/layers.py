@@ -31,6 +31,7 @@ class Layers:
     upper: Floats  # [budget + 1, num_states]
     choice: npt.NDArray[np.int32]  # [budget + 1, num_states], −1 where infeasible
     proved: bool  # see Pairs
+    doubts: tuple[str, ...] = ()  # see Pairs
 
 
 def solve_pairs(
@@ -75,7 +76,7 @@ def solve_pairs(
         if gap <= tolerance or not np.isfinite(gap):
             break
         aim *= 0.3 * tolerance / gap
-    if gap > tolerance:
+    if gap > tolerance or not found.proved:
         found = in_fractions(engine, found)
     return found if values_only else break_ties(engine, found, None if aims is not None else at, at, tolerance)
 
@@ -162,6 +163,7 @@ def tabulate(mdp: MDP, pairs: Pairs, budget: int) -> Layers:
         upper=upper,
         choice=choice_table(pairs.graph, pairs.play, shape, pairs.plainly),
         proved=pairs.proved,
+        doubts=pairs.doubts,
     )
 
 

@@ -23,6 +23,7 @@ compete.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,9 +33,10 @@ from almostsure.model.arrays import Arrays, ascending, index_dtype, owners, ptr_
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan import graph
 from almostsure.policy.evaluation.chain import add_up
+from almostsure.policy.evaluation.wide import two_product
 
 STOP = -1
-ZERO = 1e-12  # a mean reward below this share of the rewards' size is rounding
+CLOSE = 1e-6  # a mean reward below this share of the rewards' size is summed exactly, and then rounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -167,10 +169,13 @@ def flow_of(mdp: MDP, budget: int | None = None) -> Flow:
 
 
 def mean_reward(arrays: Arrays) -> Floats:
-    """The expected reward of each choice; exactly 0 where rewards cancel out up to rounding, [num_choices]."""
-    mean = _sum(arrays, arrays.probability * arrays.reward)
-    size = _sum(arrays, arrays.probability * np.abs(arrays.reward))
-    return np.where(np.abs(mean) <= ZERO * size, 0.0, mean)
+    """The expected reward of each choice; 0 only where rewards cancel out exactly, [num_choices]."""
+    mean, size = _sum(arrays, arrays.probability * arrays.reward), np.abs(arrays.probability * arrays.reward)
+    product = two_product(arrays.probability, arrays.reward)
+    for choice in np.flatnonzero(np.abs(mean) < CLOSE * _sum(arrays, size)).tolist():
+        outcomes = slice(arrays.outcome_ptr[choice], arrays.outcome_ptr[choice + 1])
+        mean[choice] = math.fsum((*product.high[outcomes].tolist(), *product.low[outcomes].tolist()))
+    return mean
 
 
 def _sum(arrays: Arrays, values: Floats) -> Floats:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from almostsure.errors import LimitReached
 from almostsure.memory import side_by_side
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.assured import steps
@@ -436,7 +437,12 @@ class Component:
         if self.members.size > GAINFUL and (gains < 0).any():
             self._set_unknown()
             return True
-        found = settle_gains(self.game, self.bounds, self.members, self.engine.mdp.reward)
+        try:
+            found = settle_gains(self.game, self.bounds, self.members, self.engine.mdp.reward)
+        except LimitReached as error:
+            self.engine.doubts.append(str(error))
+            self._set_unknown()
+            return True
         self.engine.proved &= found.exact
         if found.forever.any():
             self._set_unbounded(self.members[found.forever])

@@ -35,7 +35,8 @@ from almostsure.policy.evaluation.linear import SuperLU
 from almostsure.wording import counted
 
 UNPROVED = "the bounds could not be proved in 64-bit numbers. Pass a horizon, or a discount below 1."
-MAX_ITERATIONS = 1000
+MAX_ITERATIONS = 200  # of policy iteration, which may alternate between policies that are equal up to rounding
+NEAR = (64, 8, 1)  # choices that are worse by less than so many rounding errors may be optimal
 EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -251,7 +252,12 @@ class _Iteration:
     def run(self) -> tuple[Floats, Floats]:
         """The values of the live states and their errors."""
         self.policy, value = self._improve(self.policy, self.constant, np.ones(self.owner.size, np.bool_))
-        return value, self._prove(value)
+        for roundings in NEAR:
+            try:
+                return value, self._prove(value, roundings)
+            except LimitReached:  # perhaps a choice counted as near that is clearly worse, and never leaves
+                continue
+        raise LimitReached(UNPROVED)
 
     def _factor(self, policy: Ints) -> SuperLU:
         from scipy.sparse import csc_array, eye_array
@@ -264,26 +270,28 @@ class _Iteration:
     def _improve(self, policy: Ints, constant: Floats, among: Bools) -> tuple[Ints, Floats]:
         """The best policy among some choices (a mask) for the given constants, and its values."""
         for _ in range(MAX_ITERATIONS):
-            factor = self._factor(policy)
-            value = factor.refined(constant[policy])
+            evaluated, value = policy, self._factor(policy).refined(constant[policy])
             gain = np.where(among, constant + self.matrix @ value - value[self.owner], -np.inf)
             best = np.maximum.reduceat(gain, self.starts)
             better = best > 64 * EPSILON * (1 + np.abs(value) + np.abs(constant[policy]))
             if not better.any():
-                return policy, value
+                break
             hits = np.flatnonzero(gain == best[self.owner])
             first = policy.copy()
             first[self.owner[hits][::-1]] = hits[::-1]
             policy = np.where(better, first, policy)
-        raise LimitReached(f"policy iteration did not settle within {MAX_ITERATIONS} rounds. Pass a larger tolerance.")
+        return evaluated, value
 
-    def _prove(self, value: Floats) -> Floats:
-        """An error bound, verified numerically (see the module's docstring)."""
+    def _prove(self, value: Floats, roundings: int) -> Floats:
+        """An error bound, verified numerically (see the module's docstring).
+
+        At first, choices that are worse by less than so many ``roundings`` may be optimal.
+        """
         margin = self._rounding(value)
         gain = self.constant + self.matrix @ value - value[self.owner]
         step = np.maximum(gain, 0.0) + 2 * margin
         step[self.policy] = np.abs(gain[self.policy]) + 2 * margin[self.policy]
-        near = gain > -64 * margin
+        near = gain > -roundings * margin
         for _ in range(60):
             error = self._spread(2 * step + (1 + 32 * EPSILON) * self.blur, near)
             change = self.blur + self.matrix @ error - error[self.owner]
