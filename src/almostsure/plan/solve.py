@@ -26,7 +26,7 @@ rounding included (:mod:`almostsure.plan.assured.steps`).  For the others ``lowe
 policy, and ``upper`` comes from a problem without a constraint in which damage has a price
 (:mod:`almostsure.plan.programme.upper`).  ``proved`` is False in three cases:
 
-- rewards on a cycle cancel out up to rounding, but not exactly, and are taken for 0 (models with up to 40 pairs are then
+- rewards on a cycle cancel out up to rounding, but not exactly, and are taken for 0 (models with at most 40 pairs are
   solved in fractions instead, :mod:`almostsure.plan.assured.exact`);
 - the same in the problem with a price: then ``upper`` is a dual value of the linear programme, for which not all
   rounding errors are counted;

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from almostsure import Expected, from_transitions, solve_policy
+from almostsure import Chance, Expected, from_transitions, solve_policy
 from almostsure.errors import Infeasible, LimitReached, UnboundedReturn
 
 from ..rational import closed_classes, hostile, mean_gain, reachable, value_of
@@ -139,3 +139,58 @@ def test_a_limit_that_is_exceeded_is_not_called_proved():
     mdp = from_transitions([0, 0], [0, 0], [1, 1], [0.3, 0.7], [0, 0], [1, 0], terminal=[1])
     assert not solve_policy(mdp, Expected(0.3 - 6e-10)).proved
     assert solve_policy(mdp, Expected(0.3 + 1e-12)).proved
+
+
+@pytest.mark.parametrize("constraint", [Expected(0.1), Chance(0, 0.1)])
+def test_a_loss_of_rounding_size_is_no_rest(constraint):
+    """State 0 may lose 1e-13 per step for ever; whoever ends takes two million steps, or risks damage."""
+    rare, small = 2.0**-21, 2.0**-42
+    rows = [(0, 0, 1, 1, 0, 0), (0, 1, 0, 0.5, -1 - small, 0), (0, 1, 0, 0.5, 1, 0), (1, 0, 1, 1 - rare, -1, 0)]
+    rows += [(1, 0, 3, rare, 0, 0), (1, 1, 2, 1, 1, 0), (2, 0, 2, 0.5, 0, 1), (2, 0, 3, 0.5, 0, 0)]
+    solution = solve_policy(from_transitions(*zip(*rows, strict=True), terminal=[3]), constraint)
+    share = Fraction(0.1) if isinstance(constraint, Expected) else Fraction(0.1) * 2
+    exact = share - (1 - share) * (Fraction(2) ** 21 - 1)
+    assert solution.lower <= exact <= solution.upper
+    assert solution.proved
+
+
+def cycles_hardly_left():
+    """A model in which an expected damage of 0.9 suffices, but values reach 10²³."""
+    leak, big, half = 2.0**-46, 1e10, 0.15682978003397172
+    rows = [(0, 0, 3, half, -big, 0), (0, 0, 3, 1 - half, 0, 0), (1, 0, 1, 0.25, big, 0), (1, 0, 2, 0.5, big / 2, 0)]
+    rows += [(1, 0, 3, 0.25, -big, 0), (1, 1, 2, 0.9128050526169612, -big, 0), (1, 1, 2, 0.08719494738303904, big, 0)]
+    rows += [(2, 0, 1, 0.5, -big, 0), (2, 0, 2, 0.5, 0, 0), (2, 1, 1, 0.5, 0, 0), (2, 1, 2, 0.5 - leak, big / 2, 0)]
+    rows += [(2, 1, 4, leak, -big, 0), (3, 0, 0, 0.47742409162122823, 0, 1), (3, 0, 2, 0.5225759083787718, big, 0)]
+    return from_transitions(*zip(*rows, (3, 1, 3, 1, -big / 2, 1), strict=True), terminal=[4])
+
+
+def test_only_a_proved_least_cost_makes_a_limit_infeasible():
+    mdp = cycles_hardly_left()
+    for limit in (1, 10):
+        with pytest.raises(LimitReached, match=r"not found out whether the limit \d+ can be kept"):
+            solve_policy(mdp, Expected(limit))
+    with pytest.raises(Infeasible, match=r"at 0\.1 \(with a finite return\); the least is above 0\.\d+\.") as found:
+        solve_policy(mdp, Expected(0.1))
+    assert 0.1 < found.value.needed < 0.93
+
+
+def test_a_flow_that_no_policy_has_is_no_answer():
+    size, leak = 354471901.6796064, 2.0**-50
+    rows = [(0, 0, 0, 1, 0, 0), (0, 1, 0, 0.7, -size, 0), (0, 1, 0, 0.15, size, 0), (0, 1, 3, 0.15, -size, 0)]
+    rows += [
+        (0, 2, 0, 0.2, size, 0),
+        (0, 2, 1, 0.1 - leak, -size, 0),
+        (0, 2, 2, 0.7, -size, 0),
+        (0, 2, 3, leak, -size, 0),
+    ]
+    rows += [(1, 0, 1, 0.25, -size, 0), (1, 0, 1, 0.25, size * (1 + 1e-13), 0), (1, 0, 2, 0.5, 0, 0)]
+    rows += [(2, 0, 2, 1 - 8 * leak, size, 2), (2, 0, 3, 8 * leak, -size, 0)]
+    with pytest.raises(LimitReached, match=r"is not that of a policy|may use .* more than the limit"):
+        solve_policy(from_transitions(*zip(*rows, strict=True), terminal=[3]), Expected(0.5))
+
+
+def test_a_limit_above_all_budgets_is_a_limit():
+    rows = [(0, 0, 0, 1 - 2.0**-50, -1, 1), (0, 0, 1, 2.0**-50, 0, 0), (0, 1, 0, 1, -1, 1)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[1])
+    with pytest.raises(Infeasible, match="the least"):
+        solve_policy(mdp, Expected(1e12))

@@ -25,7 +25,7 @@ from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components, reachable, surely_stops, without_loops
 from almostsure.plan.programme.highs import highs, is_optimal
-from almostsure.plan.programme.lagrange import Answer, Improper, Priced, Search
+from almostsure.plan.programme.lagrange import Answer, Improper, Priced, Proof, Search
 from almostsure.plan.programme.means import gainful
 
 SMALL = 500  # choices up to which HiGHS is faster
@@ -97,6 +97,16 @@ class Programme:
         except Improper:
             answer = _Highs(replace(flow, reward=-flow.cost), self.discount).solve(None)
             return np.inf if answer is None else -answer.value
+
+    def proved_least(self) -> float:
+        """A lower bound on the least cost, proved with all rounding errors; −∞ if none was found."""
+        flow = self._with_endless_ends() if self.gainful.any() else self.flow
+        costs = Priced(replace(flow, reward=np.zeros(flow.num_choices)), self.discount)
+        try:
+            proof = Proof(costs, 1.0, np.zeros(flow.num_states))
+        except LimitReached:
+            return -np.inf
+        return -proof.upper(0.0) / proof.price
 
     def _without_loops(self, raw: Flow) -> Flow:
         """The same problem with each choice repeated until it leaves its state, however rarely that is."""

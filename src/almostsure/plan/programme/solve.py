@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
-from almostsure.errors import Infeasible, LimitReached, UnboundedReturn
+from almostsure.errors import Infeasible, LimitReached, PolicyError, UnboundedReturn
 from almostsure.model.mdp import MDP, Ints
 from almostsure.plan.almost_sure import solve_assured
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected, budget_of, limit_of
@@ -25,6 +26,7 @@ from almostsure.policy.policy import Policy
 SHY = 2.0**-44  # the share of a limit that is left unused, so that rounding does not exceed it
 APART = "probabilities differ by too many orders of magnitude. Pass a horizon, such as 1,000 steps."
 UNSEEN = " Choices that the learned model does not know count as unsafe: learn from more data."
+SURE = 1e-6  # a least cost that is proved up to this share of it is given as it is
 TRIES = 4  # solves with a smaller and smaller limit, until rounding does not exceed the given one
 ROUNDING = 1e-9  # by how much a policy may exceed the limit; relative for limits above 1
 
@@ -43,7 +45,10 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
             raise LimitReached(
                 f"no best policy was found, though {least:.10g} of the limit {limit:g} suffices: {APART}"
             )
-        reason = _above_limit(mdp, constraint, least)
+        proved = programme.proved_least()
+        if proved <= limit:
+            raise LimitReached(f"it was not found out whether the limit {limit:g} can be kept: {APART}")
+        reason = _above_limit(mdp, constraint, least, proved)
         return _assured_or_raise(mdp, constraint, reason, programme.discount, tolerance)
     answer, policy, result = found.answer, found.policy, found.result
     value, lower = result.expected_return, result.lower - found.proof.price * max(found.excess, 0.0)
@@ -104,7 +109,10 @@ def _within_limit(mdp: MDP, constraint: Expected | Chance, programme: Programme)
 def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer: Answer) -> _Found:
     """The policy of an answer, evaluated."""
     proof = Proof(programme.priced, answer.price, answer.potential)
-    policy = extract(mdp, programme.flow, programme.visits(answer), proof, budget_of(constraint))
+    try:
+        policy = extract(mdp, programme.flow, programme.visits(answer), proof, budget_of(constraint))
+    except PolicyError:  # the flow is not conserved
+        raise LimitReached(f"the flow found is not that of a policy: {APART}") from None
     result = evaluate(mdp, policy, discount=programme.discount)
     used, most = (result.discounted_damage, math.inf) if isinstance(constraint, Expected) else (result.overspends, 1.0)
     excess = min(used + result.accuracy, most) - limit_of(constraint)
@@ -133,7 +141,7 @@ def _assured_or_raise(
     """Where no policy within the limit has a finite return: an assured policy with −∞, or else raise the reason."""
     needed = minimal_budget(mdp).smallest_budget()
     budget, limit = (constraint.budget,) * 2 if isinstance(constraint, Chance) else (needed, constraint.limit)
-    if discount < 1 or needed > limit:
+    if discount < 1 or needed > limit or needed == INFINITE:
         raise reason from None
     assured = None
     with suppress(LimitReached):
@@ -183,13 +191,15 @@ def _no_end(mdp: MDP, constraint: Expected | Chance, free: bool) -> Infeasible:
     return Infeasible("no policy has a finite expected damage: damage can be forced again and again.", needed=math.inf)
 
 
-def _above_limit(mdp: MDP, constraint: Expected | Chance, needed: float) -> Infeasible:
+def _above_limit(mdp: MDP, constraint: Expected | Chance, least: float, proved: float) -> Infeasible:
     if isinstance(constraint, Expected):
         what, limit = "the expected damage", constraint.limit
     else:
         what, limit = f"the risk of more than {constraint.budget} damage", constraint.risk
-    held, least, seen = "cannot be held", "is the least", ""
+    sure = proved >= (1 - SURE) * least
+    needed = least if sure else proved
+    held, such, seen = "cannot be held", "the least", ""
     if mdp.unknown is not None:
-        held, least, seen = "is not known to be held", "is the least known", UNSEEN
-    text = f"{what} {held} at {limit:.10g} (with a finite return); {needed:.10g} {least}.{seen}"
-    return Infeasible(text, needed=needed)
+        held, such, seen = "is not known to be held", "the least known", UNSEEN
+    which = f"{needed:.10g} is {such}" if sure else f"{such} is above {needed:.10g}"
+    return Infeasible(f"{what} {held} at {limit:.10g} (with a finite return); {which}.{seen}", needed=needed)
