@@ -242,6 +242,20 @@ def test_rare_risks_keep_their_digits():
     assert evaluate(mdp, [[0, 0]], budget=0).overspends == pytest.approx(1e-12, rel=1e-6)
 
 
+@pytest.mark.parametrize("states", [3, 40])
+def test_errors_do_not_grow_with_the_number_of_layers(states):
+    """Each unit of damage earns 1, in the first state until nothing is left; then the run walks to the end."""
+    budget, walk = 3000, range(states)
+    rows = (
+        [(s, 0, s + 1, 0.75, 0.0, 0) for s in walk] + [(s, 0, s, 0.25, 0.0, 0) for s in walk] + [(0, 1, 0, 1.0, 1.0, 1)]
+    )
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[states])
+    found = evaluate(mdp, lambda state, left: int(state == 0 and left > 0), budget=budget)
+    assert found.lower <= budget <= found.upper
+    assert found.upper - found.lower <= 1e-11
+    assert found.accuracy <= 1e-10
+
+
 def test_a_model_by_name_and_a_uniform_policy():
     facts = evaluate("paper", np.full((2, 2), 0.5))
     assert facts.ends == pytest.approx(1)

@@ -11,7 +11,7 @@ from scipy.sparse import csc_array
 
 from almostsure.policy.evaluation import linear
 from almostsure.policy.evaluation.linear import Eliminated, Leaking, Refining, SuperLU
-from almostsure.policy.evaluation.wide import Wide, total, wide
+from almostsure.policy.evaluation.wide import UP, Wide, total, wide
 
 
 def system(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -137,13 +137,13 @@ def test_errors_are_as_large_as_the_proof_says() -> None:
     value, error = eliminated.solve(wide(right), 0 * slack)
     assert value.high[:, 0].tolist() == [8, 8]
     lost = ((2 + 4) ** 3 + 64 * 2 + 1 + 16) * 2.0**-102  # of the inverse, and of sums of pairs
-    assert error[:, 0] == pytest.approx([1.01 * lost * 8, 1.01 * lost * 8], rel=1e-9)
-    assert eliminated.solve(wide(right), slack).error[:, 0] == pytest.approx([1.01 * 2e-3, 1.01 * 2e-3], rel=1e-9)
+    assert error[:, 0] == pytest.approx([UP * lost * 8, UP * lost * 8], rel=1e-9)
+    assert eliminated.solve(wide(right), slack).error[:, 0] == pytest.approx([UP * 2e-3, UP * 2e-3], rel=1e-9)
     often, gone = eliminated.visits(np.array([1.0, 3.0]))
     assert often.tolist() == [1, 3.5]
     assert gone == pytest.approx(4 * 6 * 2.0**-52, rel=1e-9)
     refining = Refining(row, column, weight, leak)
-    proved = 1.01 * 2e-3 * (1 + 2.0**-10)
+    proved = UP * 2e-3 * UP
     # one bound serves all rows: that of the largest residual, here of both
     found = refining.solve(wide(right), np.full((2, 1), 2e-3))
     assert (found.value.high[:, 0].tolist(), refining.visits(np.array([1.0, 3.0])).often.tolist()) == ([8, 8], [1, 3.5])

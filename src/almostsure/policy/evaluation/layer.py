@@ -12,7 +12,7 @@ from almostsure.model.arrays import ascending
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy.evaluation.chain import Block, Moves, add_up, block
 from almostsure.policy.evaluation.linear import EPS, Leaking, Values, together
-from almostsure.policy.evaluation.wide import LOST, TINY, Groups, Wide, add, multiply, put, wide
+from almostsure.policy.evaluation.wide import LOST, TINY, UP, Groups, Wide, add, multiply, put, wide
 
 EXACT = 40  # the drift of classes with up to so many states is computed in fractions, if floats cannot decide it
 
@@ -79,7 +79,7 @@ class Layer:
             gain = gains[mine, some]
             put(right, (slice(None), some), groups.add_up(multiply(weight, add(wide(gain), onward))))
             size = (onward.size + np.abs(gain)) * (groups.rounds + 16) * TINY
-            shares = 1.01 * weight.high * (size + error)
+            shares = UP * weight.high * (size + error)
             slack[:, some] = np.stack([add_up(row, share, count) for share in shares.T], axis=1)
         result = Values.zeros(moves.states.size, columns)
         result.put(np.flatnonzero(t), solved.system.solve(right, slack))
@@ -187,5 +187,5 @@ def mean_of(weight: Wide, values: Values) -> Number:
     groups = Groups(np.zeros(weight.high.size, np.int64), 1)
     total = groups.add_up(multiply(weight, values.value))
     size = float(weight.high @ values.value.size)
-    error = 1.01 * float(weight.high @ values.error) + (groups.rounds + 16) * TINY * size
+    error = UP * float(weight.high @ values.error) + (groups.rounds + 16) * TINY * size
     return Number(float(total.high[0]), error + abs(float(total.low[0])))

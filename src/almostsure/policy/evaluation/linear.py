@@ -39,6 +39,7 @@ from almostsure.model.mdp import Floats, Ints
 from almostsure.policy.evaluation.wide import (
     LOST,
     TINY,
+    UP,
     Groups,
     Wide,
     add,
@@ -175,7 +176,7 @@ class Eliminated:
             items = multiply(inverse[:, :, None], right[None])
             x = self._rows.add_up(Wide(*(part.reshape(-1, columns) for part in items)))
             share = self.share_lost + (self._rows.rounds + 16) * TINY
-            error = 1.01 * (share * (inverse.high @ right.size) + inverse.high @ (slack + LOST))
+            error = UP * (share * (inverse.high @ right.size) + inverse.high @ (slack + LOST))
         return Values(x, np.where(np.isfinite(error), error, np.inf))
 
     def visits(self, mass: Floats) -> Visits:
@@ -250,11 +251,11 @@ class Refining:
             return np.full(miss.shape, np.inf)
         scale = miss.max(axis=0)
         need = (miss / scale).max(axis=1, keepdims=True) * (1 + 2.0**-40)
-        more = need * (1 + 2.0**-10) + 4 * LOST
+        more = need * UP + 4 * LOST
         for digits in (1.0, 2.0**-90):  # one step often suffices
             bound, residual, rounding = self._refined(factor, wide(more), digits)
             if (residual + rounding <= (more - need) * (1 - 2.0**-40)).all() and (bound.high >= 0).all():
-                error: Floats = 1.01 * scale * bound.size + LOST
+                error: Floats = UP * scale * bound.size + LOST
                 return error
         return np.full(miss.shape, np.inf)
 

@@ -19,6 +19,7 @@ from almostsure.model.mdp import Floats, Ints
 TINY = 2.0**-102
 LOST = 1e-280
 SPLIT = 2.0**27 + 1
+UP = 1 + 2.0**-20  # more than the rounding errors of sums of up to 2³⁰ positive floats, for bounds on errors
 
 
 @final
