@@ -34,7 +34,7 @@ GROWTH = 4  # the factor to the next K₀
 
 def is_large(mdp: MDP, of_choice: Ints, budget: int) -> bool:
     """Whether a budget is so large that layers above some K₀ may be skipped."""
-    return budget >= GROWTH * _first_layer(mdp, of_choice)
+    return budget >= GROWTH * FEW and budget >= GROWTH * _first_layer(mdp, of_choice)
 
 
 def _first_layer(mdp: MDP, of_choice: Ints) -> int:

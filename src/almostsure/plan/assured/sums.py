@@ -80,19 +80,18 @@ def expected(outcome_ptr, probability, reward, choices, gain, is_one):
         if is_one[c] or gain[c] != 0.0:  # computed before
             continue
         begin, end = np.int64(outcome_ptr[c]), np.int64(outcome_ptr[c + 1])
-        total, lost, equal = 0.0, 0.0, True
+        total, lost, equal, plain, absolute = 0.0, 0.0, True, 0.0, 0.0
         for o in range(begin, end):
             total, rest = two_sum(total, probability[o])
             lost += rest
-            equal = equal and reward[o] == reward[begin]
+            equal &= reward[o] == reward[begin]
+            part = probability[o] * reward[o]
+            plain += part
+            absolute += abs(part)
         is_one[c] = total == 1.0 and lost == 0.0
         if equal and (is_one[c] or reward[begin] == 0.0):
             gain[c] = reward[begin]
             continue
-        plain, absolute = 0.0, 0.0
-        for o in range(begin, end):
-            plain += probability[o] * reward[o]
-            absolute += probability[o] * abs(reward[o])
         gain[c] = plain
         if not (end - begin) * absolute <= 4.0 * abs(plain):  # otherwise the error is a few roundings
             gain[c] = _exact_dot(probability, reward, begin, end)
