@@ -26,7 +26,7 @@ from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.plan.assured import explore, sums
 from almostsure.plan.assured.component.component import Component, make_part
 from almostsure.plan.assured.component.small import DENSE, largest, settle, settle_directly
-from almostsure.plan.assured.explore import Graph, Moves
+from almostsure.plan.assured.explore import Graph, Moves, Span
 from almostsure.plan.assured.steps import NOWHERE, TINY, Bounds, Game, Known, Part
 
 RARE = 32  # reachable choices (or pairs) are rare if they are fewer than 1 in RARE of the model's
@@ -93,9 +93,9 @@ class Engine:
             )
         self.number = np.zeros((budget + 1) * mdp.num_states, np.uint32)
         room = explore.room_to_explore(moves, self.number.size)
-        graph, room = self._explore(moves, starts, room)
-        if starts.size < graph.state.size and self._is_scattered(graph):  # numbered anew, as the model numbers states
-            graph, room = self._explore(moves, explore.in_order(self.number, mdp.num_states), room)
+        graph, room, span = self._explore(moves, starts, room)
+        if starts.size < graph.state.size and span[1] and self._is_scattered(graph):  # numbered as the model's states
+            graph, room, span = self._explore(moves, explore.in_order(self.number, mdp.num_states), room)
         rare = self.is_rare(graph)
         if rare:
             graph = Graph(*(array.copy() for array in graph))
@@ -104,17 +104,18 @@ class Engine:
         gain, is_one = self.zeros(graph), np.zeros(mdp.num_choices, np.bool_)
         choices = graph.origin if rare else np.arange(mdp.num_choices, dtype=np.uint32)
         self.call(sums.expected, moves.outcome_ptr, mdp.probability, mdp.reward, choices, gain, is_one)
-        self._set_game(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount))
+        self._set_game(Game(graph, moves.outcome_ptr, mdp.probability, gain, is_one, discount), span)
 
-    def _explore(self, moves: Moves, starts: Ints, room: Graph) -> tuple[Graph, Graph]:
-        """The graph of the pairs that are reachable from ``starts``, and the arrays of which it is a part."""
-        progress = np.zeros(4, np.int64)
+    def _explore(self, moves: Moves, starts: Ints, room: Graph) -> tuple[Graph, Graph, Span]:
+        """The graph of the pairs that are reachable from ``starts``, the arrays of which it is a part, and its span."""
+        progress = np.array([0, 0, 0, 0, self.number.size, 0], np.int64)
         while not self.call(explore.explore, moves, starts.astype(np.int64, copy=False), self.number, room, progress):
             room = explore.with_more_room(room)
-        return explore.explored(room, progress), room
+        graph, span = explore.explored(room, progress)
+        return graph, room, span
 
     def _is_scattered(self, graph: Graph) -> bool:
-        """Whether there may be cycles, and pairs found one after the other are often far apart in the model.
+        """Whether pairs found one after the other are often far apart in the model.
 
         Not if pairs are rare: then few of their neighbours in the model are reached.
         """
@@ -122,10 +123,9 @@ class Engine:
             return False
         at = np.arange(0, graph.state.size - 1, 1 + graph.state.size // SAMPLED)
         distance = np.abs(graph.state[at + 1].astype(np.int64) - graph.state[at])
-        far = np.count_nonzero(distance > FAR) > SCATTERED * at.size
-        return bool(far and self.call(explore.span, graph)[1] > 0)
+        return bool(np.count_nonzero(distance > FAR) > SCATTERED * at.size)
 
-    def _set_game(self, game: Game) -> None:
+    def _set_game(self, game: Game, span: Span) -> None:
         """Find the components of a game's graph, and make the arrays for its solution."""
         self.game, self.graph, self.discount = game, game.graph, game.discount
         size = game.graph.state.size
@@ -133,7 +133,7 @@ class Engine:
         left, layers = game.graph.remaining, explore.NO_LAYERS
         if self.is_monotone and bool((left[1:] <= left[:-1]).all()):
             layers = self.number.reshape(-1, self.mdp.num_states)
-        self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, search, layers)
+        self.order: tuple[Ints, Ints] = self.call(explore.components, game.graph, search, span, layers)
         self.bounds = Bounds(
             np.empty(size), np.empty(size), search.path, search.at, search.met.view(np.float32)
         )  # in memory of the search, which is already mapped
@@ -161,7 +161,7 @@ class Engine:
         """An engine for the same model with another graph and other rewards, undiscounted, ready to solve."""
         result = copy.copy(self)
         result.is_monotone = False
-        result._set_game(self.game._replace(graph=graph, gain=gain, discount=1.0))
+        result._set_game(self.game._replace(graph=graph, gain=gain, discount=1.0), self.call(explore.span, graph))
         return result
 
     def call(self, kernel: Any, *arguments: Any) -> Any:

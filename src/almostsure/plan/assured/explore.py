@@ -27,6 +27,7 @@ ONE = index(1)
 SOON, LATER, NEXT = index(12), index(8), index(4)  # how many pairs ahead memory is prefetched
 KNOWN = np.uint32(2**32 - 1)  # larger than all others: the component is known
 NO_LAYERS = np.zeros((0, 0), np.uint32)
+Span = tuple[int, int]  # see ``span``
 
 
 class Moves(NamedTuple):
@@ -68,13 +69,15 @@ def explore(moves, starts, number, room, progress):
     """Find the pairs that are reachable from ``starts`` (remaining · states + state), nearest first.
 
     The result is written to ``room``.  ``number`` is given as zeros, one for each pair of the model, and is filled with
-    the numbers of the pairs plus 1.  ``progress`` counts pairs found, pairs expanded, choices and entries.  Returns
-    False if ``room`` is too small: then the call is repeated with a larger copy and the same progress.
+    the numbers of the pairs plus 1.  ``progress`` counts pairs found, pairs expanded, choices and entries, and ends
+    with the range of :func:`span`, which costs nothing here.  Returns False if ``room`` is too small: then the call is
+    repeated with a larger copy and the same progress.
     """
     choice_ptr, outcome_ptr, successor, damage, of_choice = moves
     state, remaining, ptr, origin, entry_ptr, target = room
     num_states = index(choice_ptr.size - 1)
     pairs, done, choices, entries = index(progress[0]), index(progress[1]), index(progress[2]), index(progress[3])
+    lowest, highest = index(progress[4]), index(progress[5])
     ptr[0], entry_ptr[0] = 0, 0
     for code in starts:
         if number[code] == 0:
@@ -94,6 +97,7 @@ def explore(moves, starts, number, room, progress):
         fits = choices + last - first < origin.size and entries + index(outcome_ptr[last]) - o <= target.size
         if not fits:
             break
+        least = done
         for c in range(first, last):
             end = index(outcome_ptr[c + ONE])
             if of_choice[c] > left:
@@ -106,20 +110,24 @@ def explore(moves, starts, number, room, progress):
                 if y == 0:
                     state[pairs], remaining[pairs], pairs = t, after, pairs + ONE
                     number[code] = y = pairs
+                least = min(least, y - ONE)
                 target[entries], entries, o = y - ONE, entries + ONE, o + ONE
             origin[choices], choices = c, choices + ONE
             entry_ptr[choices] = entries
         done += ONE
         ptr[done] = choices
+        if least + ONE < done:
+            lowest, highest = min(lowest, least), done
     progress[0], progress[1], progress[2], progress[3] = pairs, done, choices, entries
+    progress[4], progress[5] = lowest, highest
     return fits
 
 
-def explored(room: Graph, progress: np.ndarray) -> Graph:
-    """The part of the arrays that was written to."""
-    pairs, _, choices, entries = progress.tolist()
+def explored(room: Graph, progress: np.ndarray) -> tuple[Graph, Span]:
+    """The part of the arrays that was written to, and its span."""
+    pairs, _, choices, entries, first, last = progress.tolist()
     sizes = (pairs, pairs, pairs + 1, choices, choices + 1, entries)
-    return Graph(*(array[:size] for array, size in zip(room, sizes, strict=True)))
+    return Graph(*(array[:size] for array, size in zip(room, sizes, strict=True))), (min(first, last), last)
 
 
 def in_order(number: np.ndarray, num_states: int) -> np.ndarray:
@@ -221,15 +229,15 @@ def peel(target, search, first, last):
 
 
 @njit(cache=True, error_model="numpy")
-def components(graph, search, number):
+def components(graph, search, within, number):
     """The strongly connected components, each after all of its successors: offsets, and the pairs in them.
 
-    Tarjan's algorithm, for pairs that may be in cycles and cannot be peeled off.  ``number`` is a table of the pairs'
-    numbers plus 1, by remaining budget and state, if choices allowed with a smaller budget are allowed with a larger
-    one, and pairs are numbered from the largest budget down; otherwise it is empty.
+    Tarjan's algorithm, for pairs that may be in cycles (``within`` is their span) and cannot be peeled off.  ``number``
+    is a table of the pairs' numbers plus 1, by remaining budget and state, if choices allowed with a smaller budget are
+    allowed with a larger one, and pairs are numbered from the largest budget down; otherwise it is empty.
     """
     ptr, entry_ptr, member, begin, start = graph.ptr, graph.entry_ptr, search.member, search.begin, search.start
-    size, (first, last) = ptr.size - 1, span(graph)
+    size, (first, last) = ptr.size - 1, within
     for i in range(size - last):
         member[i], start[i + 1] = size - 1 - i, i + 1
     count = size - last

@@ -123,7 +123,8 @@ class _Ties:
     def _minimise_damage(self, damage: Floats) -> None:
         """Where every step costs the same: the policy of least expected damage."""
         engine, size, play = self.engine, self.pairs.size, self.graph.ptr[:-1].copy()
-        order = engine.call(explore.components, self.graph, explore.room_for(size), explore.NO_LAYERS)
+        span, room = engine.call(explore.span, self.graph), explore.room_for(size)
+        order = engine.call(explore.components, self.graph, room, span, explore.NO_LAYERS)
         game = engine.game._replace(graph=self.graph, gain=damage)
         ahead = np.zeros(size)
         bounds = engine.bounds._replace(low=ahead, high=ahead)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.explore import Graph, Search, components
+from almostsure.plan.assured.explore import Graph, Search, components, span
 from almostsure.plan.assured.steps import NOWHERE
 
 
@@ -60,7 +60,7 @@ def end_components(graph):
             np.zeros(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32),
             np.empty(size, np.uint32), np.empty(size + 1, np.uint32), np.zeros(size + 1, np.uint32),
         )  # fmt: skip
-        start, member = components(graph, search, np.zeros((0, 0), np.uint32))
+        start, member = components(graph, search, span(graph), np.zeros((0, 0), np.uint32))
         for i in range(start.size - 1):
             for m in range(start[i], start[i + 1]):
                 label[member[m]] = i
