@@ -45,6 +45,40 @@ def test_a_cache_with_types_that_have_moved_is_forgotten(tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, home)
 
 
+CALLER = """
+from almostsure.kernels import njit
+from kernel_called import step
+from kernel_constant import SIZE
+
+@njit(cache=True)
+def stepped(x):
+    return step(x) * SIZE
+"""
+CALLED = """
+from almostsure.kernels import njit
+
+@njit(cache=True)
+def step(x):
+    return x + {by}
+"""
+
+
+def test_a_cached_kernel_is_compiled_anew_if_a_kernel_that_it_calls_or_a_constant_has_changed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")  # beside the source, whatever NUMBA_CACHE_DIR says
+    (tmp_path / "kernel_caller.py").write_text(CALLER)
+    for by, size, is_cached in ((1, 10, False), (1, 10, True), (20, 10, False), (20, 3000, False)):
+        (tmp_path / "kernel_called.py").write_text(CALLED.format(by=by))
+        (tmp_path / "kernel_constant.py").write_text(f"SIZE = {size}")
+        importlib.invalidate_caches()
+        kernels._text.cache_clear()  # as in a new process
+        for name in ("kernel_caller", "kernel_called", "kernel_constant"):
+            sys.modules.pop(name, None)
+        module = importlib.import_module("kernel_caller")
+        assert kernels.is_compiled(module.stepped) is is_cached
+        assert module.stepped(5) == (5 + by) * size
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True

@@ -11,12 +11,16 @@ Searches through large models wait for memory most of the time: kernels that kno
 from __future__ import annotations
 
 import functools
+import hashlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from types import FunctionType
 from typing import Any, final
+
+import numpy as np
 
 from almostsure.errors import uninterrupted
 
@@ -62,6 +66,7 @@ class Kernel:
         _tell_who_waits()
         _teach_prefetch()
         self.dispatcher = numba_njit(**self.options)(self.py_func)
+        _forget_what_changed(self.dispatcher, self.py_func)
         _forget_what_moved(self.dispatcher)
         _ignore_constants(self.dispatcher)
         names = self.py_func.__globals__
@@ -119,6 +124,41 @@ def _teach_prefetch() -> None:
         return context.get_dummy_value()
 
 
+def _forget_what_changed(dispatcher: Any, function: FunctionType) -> None:
+    """Have the cache on disk ignored if anything that is compiled into a kernel has changed since.
+
+    Numba looks at the file of the kernel only: after an upgrade, what others contribute would stay as it was.
+    """
+    index = _index_of(dispatcher)
+    if index is not None:
+        parts = sorted({_text(__file__), *_compiled_into(function, set())})
+        index._source_stamp = index._source_stamp, hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _compiled_into(function: FunctionType, seen: set[FunctionType]) -> Iterator[str]:
+    """The text of the files of all kernels that a kernel calls, and all constants that they use."""
+    seen.add(function)
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        callee = getattr(value, "py_func", None)
+        if isinstance(callee, FunctionType):
+            yield _text(callee.__code__.co_filename)
+            if callee not in seen:
+                yield from _compiled_into(callee, seen)
+        elif isinstance(value, (bool, int, float, str, tuple, np.generic)):
+            yield f"{name} = {value!r}"
+        elif isinstance(value, type) and hasattr(value, "_fields"):
+            yield f"{name}{value._fields}"
+
+
+@functools.cache
+def _text(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError:  # a frozen application has no sources, and does not change
+        return ""
+
+
 def _forget_what_moved(dispatcher: Any) -> None:
     """Empty the cache on disk if another version of the package left it with types that are now elsewhere.
 
@@ -143,8 +183,13 @@ def _ignore_constants(dispatcher: Any) -> None:
 
 def _on_disk(dispatcher: Any) -> dict[Any, str]:
     """What Numba's cache has of a kernel whose source is as it was, by the kinds of arguments."""
-    index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    index = _index_of(dispatcher)
     return index._load_index() if index is not None else {}
+
+
+def _index_of(dispatcher: Any) -> Any:
+    """The index of Numba's cache; None for a kernel that is not cached, or not compiled at all."""
+    return getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
 
 
 class Notice:
