@@ -124,7 +124,7 @@ def _teach_prefetch() -> None:
         return context.get_dummy_value()
 
 
-def _forget_what_changed(dispatcher: Any, function: FunctionType) -> None:
+def _forget_what_changed(dispatcher: Any, function: Any) -> None:
     """Have the cache on disk ignored if anything that is compiled into a kernel has changed since.
 
     Numba looks at the file of the kernel only: after an upgrade, what others contribute would stay as it was.
@@ -135,7 +135,7 @@ def _forget_what_changed(dispatcher: Any, function: FunctionType) -> None:
         index._source_stamp = index._source_stamp, hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _compiled_into(function: FunctionType, seen: set[FunctionType]) -> Iterator[str]:
+def _compiled_into(function: Any, seen: set[Any]) -> Iterator[str]:
     """The text of the files of all kernels that a kernel calls, and all constants that they use."""
     seen.add(function)
     for name in function.__code__.co_names:
