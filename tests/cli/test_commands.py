@@ -136,7 +136,7 @@ def test_budgets_of_states_have_names_to_join_by(here: Callable[..., Any]) -> No
 def test_no_damage_on_average_is_solved_and_shown(here: Callable[..., Any]) -> None:
     shown = here("solve", "hazard-map", "--limit", "0").out
     assert "worst damage  0" in shown
-    assert "deterministic, of the state\n" in shown
+    assert "deterministic, on states, of 134 states\n" in shown
     assert "remaining" not in shown
 
 

@@ -22,7 +22,7 @@ def test_budgets_and_policies_for_a_number_of_steps(capsys, tmp_path):
     assert run(["solve", "hazard-map", "--budget", "3", "--horizon", "10"]) == 0
     shown = " ".join(capsys.readouterr().out.split())  # however wide the terminal is
     assert "hazard-map: never more than 3 damage, within 10 steps " in shown
-    assert "deterministic, of the state, the remaining budget and the steps left" in shown
+    assert "deterministic, on (state, remaining 0 … 3), for 10 steps, of 134 states" in shown
     assert run(["budget", "quicksand", "--horizon", "3"]) == 0
     shown = capsys.readouterr().out
     assert "\\n" not in shown

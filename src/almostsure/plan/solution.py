@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from almostsure.plan.within import Within
 
 ASKED = 100_000  # pairs up to which printing a solution evaluates its policy
+MOST_POINTS = 12  # of a printed curve
 SURELY = 1e-9  # a policy counts as ending almost surely if it misses the end with at most this probability
 
 
@@ -105,9 +106,21 @@ class Solution:
 
     def _repr_html_(self) -> str:
         from almostsure.model.show.html import card
-        from almostsure.policy.text import curve_table, policy_map
+        from almostsure.policy.text import policy_map
 
-        return card("Solution", self._facts(), curve_table(self._kept.get("curve")), policy_map(self.policy))
+        return card("Solution", self._facts(), self._curve_table(), policy_map(self.policy))
+
+    def _curve_table(self) -> str:
+        """The curve as HTML if it is known; a long one is cut in the middle."""
+        from almostsure.model.show.html import table
+
+        curve = self._kept.get("curve")
+        if curve is None:
+            return ""
+        shown = list(range(curve.size)) if curve.size <= MOST_POINTS else [*range(MOST_POINTS - 1), curve.size - 1]
+        values = ["infeasible" if np.isnan(curve[k]) else precise(curve[k], 6) for k in shown]
+        note = "" if len(shown) == curve.size else f"… of the budgets 0 … {curve.size - 1}"
+        return table(["budget", *map(str, shown)], [["best return", *values]], note)
 
     def _facts(self) -> list[tuple[str, str]]:
         """The rows of the printed table: name and text."""

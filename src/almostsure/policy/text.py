@@ -8,11 +8,9 @@ from almostsure.model.mdp import MDP, Floats
 from almostsure.model.show.html import card, text_map
 from almostsure.model.show.html import table as html_table
 from almostsure.policy.policy import Policy
-from almostsure.wording import precise
 
 MOST_STATES = 24
 MOST_LAYERS = 8
-MOST_POINTS = 12  # of a curve
 MOST_DRAWN = 10_000  # states of a map
 NOTHING = "·"
 ARROWS = {"north": "↑", "up": "↑", "east": "→", "right": "→", "south": "↓", "down": "↓", "west": "←", "left": "←"}
@@ -56,16 +54,6 @@ def _sign(mdp: MDP, shares: Floats, state: int) -> str:
         return "?" if played.size else NOTHING
     name = mdp.action_name(int(mdp.actions(state)[played[0]]))
     return ARROWS.get(name.lower(), name[:2])
-
-
-def curve_table(curve: Floats | None) -> str:
-    """The best return for each budget, as HTML; a long curve is cut in the middle."""
-    if curve is None:
-        return ""
-    shown = list(range(curve.size)) if curve.size <= MOST_POINTS else [*range(MOST_POINTS - 1), curve.size - 1]
-    values = ["infeasible" if np.isnan(curve[k]) else precise(curve[k], 6) for k in shown]
-    note = "" if len(shown) == curve.size else f"… of the budgets 0 … {curve.size - 1}"
-    return html_table(["budget", *map(str, shown)], [["best return", *values]], note)
 
 
 def _content(policy: Policy) -> tuple[list[str], list[list[str]], str]:

@@ -202,7 +202,7 @@ def _show_solution(task: Task, solution: Solution, results: dict[str, Any], outp
             ("mean length", known("expected_length", lambda steps: f"{number(steps)} steps")),
             ("ends", known("ends", percent)),
             ("reaches the goal", known("reaches_goal", percent)),
-            ("policy", _kind(policy)),
+            ("policy", policy.description()),
             task.basis,
             ("saved", output),
         ]
@@ -233,14 +233,6 @@ def _discounted(solution: Solution) -> str | None:
     if solution.discount == 1 or not isinstance(solution.constraint, Expected):
         return None
     return f"{number(solution.used)} of {solution.constraint.limit:g} damage, which the constraint limits"
-
-
-def _kind(policy: Policy) -> str:
-    kind = "deterministic" if policy.is_deterministic else "randomised"
-    known = ["the state"]
-    known += [] if policy.budget is None else ["the remaining budget"]
-    known += [] if policy.horizon is None else ["the steps left"]
-    return f"{kind}, of {' and '.join(filter(None, [', '.join(known[:-1]), known[-1]]))}"
 
 
 def _best_return(solution: Solution) -> str:
