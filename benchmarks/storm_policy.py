@@ -113,7 +113,7 @@ def main() -> None:
     parsed = stormpy.parse_property(formula)
     results = []
     answer = measured(lambda: results.append(stormpy.model_checking(game, parsed)))
-    table.ravel()[pairs] = [sign * results[0].get_value(i) for i in range(pairs.size)]
+    table.ravel()[pairs] = sign * np.array(results[0].get_value_vector())
     np.save(file + ".values.npy", table)
     answer |= {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "states": pairs.size}
     print(json.dumps(answer))
