@@ -59,7 +59,8 @@ class Task:
         ),
     ] = None
     reward: Annotated[
-        str | None, _of_model("NAME", "The reward structure of a file to maximise, or a label: 1 for arriving there.")
+        str | None,
+        _of_model("NAME", "The reward structure of a file to maximise, or a label or condition: 1 for arriving there."),
     ] = None
     cost: Annotated[
         str | None, _of_model("NAME", "The reward structure of a file to minimise, or steps for 1 per step.")

@@ -89,7 +89,7 @@ def test_a_damage_that_does_not_exist_or_is_not_whole(program: Path, damage: str
         from_prism(program, damage=damage, constants="N=2")
 
 
-def test_a_label_as_reward_is_the_probability_of_reaching_it(tmp_path: Path) -> None:
+def test_a_label_or_condition_as_reward_is_the_probability_of_reaching_it(tmp_path: Path) -> None:
     """Two ways to 2, of which the better one succeeds with probability 0.75; 3 does damage and ends the run."""
     path = tmp_path / "reach.prism"
     path.write_text(
@@ -102,6 +102,12 @@ def test_a_label_as_reward_is_the_probability_of_reaching_it(tmp_path: Path) -> 
         assert solve_policy(mdp, AlmostSure(1)).value == pytest.approx(0.75)
     assert solve_policy(from_prism(path, damage="x=3", goal="x=2", cost="x=3"), AlmostSure(1)).value == -0.25
     assert from_prism(path, damage="x=3", goal="x=2", reward="toll").reward.max() == 5  # a reward structure goes first
+    only_here = from_prism(path, damage="label:toll", goal="home", reward="x>1 & x<3", cost='"home" | x=3')
+    assert solve_policy(only_here, AlmostSure(1)).value == pytest.approx(0.75 - 1)
+    with pytest.raises(UnknownName, match=r"unknown variable 'y'"):
+        from_prism(path, damage="x=3", goal="x=2", reward="y=2")
+    with pytest.raises(ModelError, match="its value is a number, not true or false"):
+        from_prism(path, damage="x=3", goal="x=2", reward="x")
     with pytest.raises(
         UnknownName, match=r"unknown reward 'homer'. Did you mean 'home'\?.* a label is 1 per step that ends"
     ):

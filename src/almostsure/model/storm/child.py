@@ -323,9 +323,11 @@ class _Program(_Source):
 
     def _add_condition(self, role: str, text: str) -> None:
         """Parse ``text`` as a condition on states, unless it is the name of a label, reward structure or action."""
-        kinds = ("label",) if role == "goal" else tuple(self.names)
+        kinds = {"goal": ("label",), "damage": tuple(self.names)}.get(role, ("label", "reward"))
         if text in BUILT_IN or any(text in self.names[kind] for kind in kinds):
             return
+        if role in ("reward", "cost") and re.fullmatch(r"\w+", self._qualified(text)) and not self._is_known(text):
+            return  # the parent knows 'steps', or which names to suggest
         _check_labels(re.findall(r'"(\w+)"', text), self.names | {"label": [*self.names["label"], *BUILT_IN]})
         if re.fullmatch(r'"\w+"', text):
             return
@@ -382,6 +384,10 @@ class _Program(_Source):
         """As above, without the labels that Storm adds for parts of conditions."""
         visible = {*self.names["label"], *self.formulas, *BUILT_IN}
         return [name for name in super().add_labels(model) if name in visible]
+
+    def _is_known(self, word: str) -> bool:
+        """Whether a word is a variable, a constant, a formula or a property."""
+        return self._qualified(word) in self._identifiers() or word in self.properties
 
     def _identifiers(self) -> list[str]:
         return [name for names in self._by_kind().values() for name in names]

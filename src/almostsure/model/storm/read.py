@@ -85,8 +85,8 @@ def from_prism(
     constants
         Values of undefined constants, as ``{"N": 3, "p": 0.5}`` or ``"N=3,p=0.5"``.
     reward, cost
-        A reward structure that policies maximise, and one that is subtracted.  ``steps`` is 1 per step, and a label 1
-        per step that ends in a state with it: ``reward="home", goal="home"`` is the probability of reaching it.
+        A reward structure that policies maximise, and one that is subtracted.  ``steps`` is 1 per step; a label or
+        condition is 1 per step that ends there: ``reward="home", goal="home"`` is the probability of reaching it.
     goal
         A label, a condition or a JANI property for the states that end a run.
     scale
@@ -139,7 +139,8 @@ def _read(shown: str, roles: Roles, request: dict[str, Any], limit: Limits) -> M
 
 def _about_file(shown: str, folder: str, roles: Roles) -> dict[str, Any]:
     """The part of the request to the child that does not depend on constants."""
-    conditions = {"damage": condition(roles.damage), "goal": condition(roles.goal)}
+    given = {"damage": roles.damage, "goal": roles.goal, "reward": roles.reward, "cost": roles.cost}
+    conditions = {role: condition(text) for role, text in given.items()}
     return {
         "path": shown,
         "folder": folder,

@@ -195,7 +195,7 @@ def _rewards(umb: Umb, action: Ints, terminal: Ints) -> dict[str, Floats]:
 
 
 def condition(name: str | None) -> str | None:
-    """The part of ``damage`` or ``goal`` that may be a condition on states; None for a name with a prefix."""
+    """The part of a role's name that may be a condition on states; None for a name with a prefix."""
     plain = (name or "").removeprefix(ENTERS).strip()
     return None if not plain or plain.partition(":")[0] in KINDS else plain
 
@@ -295,13 +295,13 @@ def never_counts(umb: Umb, rewards: str, got: str, state: int, names: Sequence[s
 
 
 def _accumulated(umb: Umb, name: str | None, role: str) -> Floats:
-    """A reward structure, ``steps`` (1 per step), or a label (1 per step that ends in a state with it), by branch."""
+    """A reward structure, ``steps`` (1 per step), or a label or condition (1 per step that ends there), by branch."""
     if name is None:
         return np.zeros(umb.sizes.outcomes)
     if name == STEPS and STEPS not in umb.names("reward"):
         return np.ones(umb.sizes.outcomes)
     plain, label = name.removeprefix("reward:"), name.removeprefix("label:").strip()
-    label = label[1:-1] if label[:1] == label[-1:] == '"' else label
+    label = label[1:-1] if label.count('"') == 2 and label[0] == label[-1] == '"' else label
     if plain == name and plain not in umb.names("reward") and label in umb.names("label"):
         return umb.label(label)[umb.successor()].astype(np.float64)
     try:
