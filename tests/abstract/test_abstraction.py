@@ -1,6 +1,8 @@
 """What ``abstract`` accepts and what it refuses."""
 
+import inspect
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ def still(state, action):
 def test_the_package_is_called_like_the_function():
     assert asure.abstract(still, LINE, [0]).num_cells == 4
     assert abstract(still, LINE, [0]).num_cells == 4
+    assert inspect.signature(sys.modules["almostsure.abstract"]) == inspect.signature(abstract)  # editors show it
 
 
 def test_an_enclosure_of_ones_own():

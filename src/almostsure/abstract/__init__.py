@@ -6,6 +6,7 @@ whether or not ``almostsure.abstract`` has been imported as a package.
 """
 
 import sys
+from inspect import signature
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +21,8 @@ __all__ = ["Abstraction", "CellPolicy", "Grid", "Interval", "Maybe", "UpperBudge
 
 class _CallablePackage(ModuleType):
     """A package that shares its name with its main function, and can be called like it."""
+
+    __signature__ = signature(abstract)  # for editors and help
 
     def __call__(self, *args: Any, **kwargs: Any) -> Abstraction:
         return abstract(*args, **kwargs)
