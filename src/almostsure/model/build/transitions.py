@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more, names_right_word
 from almostsure.errors import ModelError
-from almostsure.model.arrays import offsets
+from almostsure.model.arrays import ptr_of
 from almostsure.model.build.given import Initial, initial_distribution
 from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, are_damages, column
 from almostsure.model.labels import Labels
@@ -362,7 +362,6 @@ def _compress(columns: Columns, count: int, *, normalise: bool) -> Arrays:
     s, a, t, p, r, d = columns
     starts = np.flatnonzero(np.append(True, (s[1:] != s[:-1]) | (a[1:] != a[:-1])))
     outcome_ptr: Ints = np.append(starts, s.size).astype(index_dtype(s.size + 1))
-    choice_ptr: Ints = offsets(s[starts], count).astype(index_dtype(starts.size + 1))
     sums = np.add.reduceat(p, starts)
     # Sums that are off by more than rounding, but within the tolerance, are rescaled here once, so that later code can
     # rely on sums of 1.  Sums that are 1 up to rounding are not, so that rebuilding a model gives the same model.
@@ -372,7 +371,7 @@ def _compress(columns: Columns, count: int, *, normalise: bool) -> Arrays:
     if normalise or rescaled.any():
         p = p / np.repeat(np.where(rescaled | normalise, sums, 1.0), width)
     return Arrays(
-        choice_ptr=choice_ptr,
+        choice_ptr=ptr_of(np.bincount(s[starts], minlength=count)),
         choice_action=a[starts].astype(action_dtype(int(a.max()) + 1)),
         outcome_ptr=outcome_ptr,
         successor=t.astype(index_dtype(count)),
