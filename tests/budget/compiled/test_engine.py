@@ -329,7 +329,7 @@ def test_interrupted_while_compiling_nothing_is_kept(monkeypatch):
         real(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "_is_warm", False)
+    engine.warm_up.cache_clear()
     monkeypatch.setattr(higher_levels, "advance", interrupted)
     with pytest.raises(Interrupted, match="there is no partial result") as caught:
         minimal_budget(chain(5000), backend="compiled")

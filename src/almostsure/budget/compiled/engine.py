@@ -6,9 +6,9 @@ for models large enough to be worth loading a compiler.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ THREADS = 2
 ROUNDS = 4  # rounds of ``rule_out``, after which the remaining states are settled level by level
 
 
+@functools.cache
 def warm_up() -> None:
     """Compile the kernels, or load them from the cache, on a model that needs all of them."""
     support = Support(
@@ -38,31 +39,25 @@ def warm_up() -> None:
         damage=np.array([0, 1, 0, 1, 1], np.uint8),
     )
     with ThreadPoolExecutor(THREADS) as pool:
-        run = _Run(_narrow(support), NO_CAP, pool)
+        run = _Run(support, NO_CAP, pool)
         run._spread(np.array([0, 1, 2, 4], np.int32), 0)
         run.value = np.zeros(4, np.int32)
         run._rule_out()
     _solve(support, cap=NO_CAP, report=lambda _level, _settled: None)
 
 
-_is_warm = False
-
-
 def solve_levels(support: Support, *, cap: int, report: Report) -> Answer:
     """k* by levels, compiled.  KeyboardInterrupt becomes :class:`Halted` with the levels that are complete."""
-    global _is_warm
-    if not _is_warm:
-        try:
-            warm_up()
-        except Halted:  # its answer belongs to the small model
-            raise Halted(None) from None
-        _is_warm = True
+    try:
+        warm_up()
+    except Halted:  # its answer belongs to the small model
+        raise Halted(None) from None
     return _solve(support, cap=cap, report=report)
 
 
 def _solve(support: Support, *, cap: int, report: Report) -> Answer:
     with ThreadPoolExecutor(THREADS) as pool:
-        run = _Run(_narrow(support), cap, pool)
+        run = _Run(support, cap, pool)
         try:
             run.level_zero(report)
             run.higher_levels(report)
@@ -96,7 +91,7 @@ def _index(support: Support) -> type[np.int32] | type[np.int64]:
     return index_dtype(max(3 * support.num_states, support.num_choices, pool))
 
 
-def _narrow(support: Support) -> Support:
+def _narrow(support: Support) -> Game:
     """The support with the narrowest index types, read-only: kernels are compiled once per combination of types."""
 
     def fit(array: Ints, dtype: npt.DTypeLike) -> Any:
@@ -104,7 +99,7 @@ def _narrow(support: Support) -> Support:
         narrow.flags.writeable = False
         return narrow
 
-    return Support(
+    return Game(
         choice_ptr=fit(support.choice_ptr, index_dtype(support.num_choices + 1)),
         outcome_ptr=fit(support.outcome_ptr, index_dtype(support.num_outcomes + 1)),
         successor=fit(support.successor, index_dtype(support.num_states)),
@@ -112,28 +107,17 @@ def _narrow(support: Support) -> Support:
     )
 
 
-@dataclass(eq=False)
 class _Run:
-    game: Support
-    cap: int
-    pool: ThreadPoolExecutor
-    level: int = -1  # the last level that is complete
-    value: npt.NDArray[np.int32] = field(init=False)
-    doomed: npt.NDArray[np.uint8] = field(init=False)
-    rank: npt.NDArray[Any] = field(init=False)
-    of_choice: npt.NDArray[np.int32] = field(init=False)
+    value: npt.NDArray[np.int32]  # set when it is valid as a partial result after Ctrl-C
 
-    def __post_init__(self) -> None:
-        states = self.game.num_states
-        self.index = _index(self.game)
-        self.doomed = np.zeros(states, np.uint8)
-        self.rank = np.zeros(states, self.index)
-        self.of_choice = np.empty(self.game.num_choices, np.int32)
-
-    @property
-    def _game(self) -> Game:
-        g = self.game
-        return Game(g.choice_ptr, g.outcome_ptr, g.successor, g.damage)
+    def __init__(self, support: Support, cap: int, pool: ThreadPoolExecutor) -> None:
+        self.support, self.cap, self.pool = support, cap, pool
+        self.game = _narrow(support)
+        self.level = -1  # the last level that is complete
+        self.index = _index(support)
+        self.doomed = np.zeros(support.num_states, np.uint8)
+        self.rank = np.zeros(support.num_states, self.index)
+        self.of_choice = np.empty(support.num_choices, np.int32)
 
     def _in_parts(self, work: Callable[[int, int, int], Any], size: int) -> list[Any]:
         """Call ``work(part, first, beyond)`` for each part of ``range(size)``, in parallel."""
@@ -144,7 +128,7 @@ class _Run:
 
     def level_zero(self, report: Report) -> None:
         """Find the doomed states: those with k* above 0."""
-        states = self.game.num_states
+        states = self.support.num_states
         relies = np.empty(states, self.game.choice_ptr.dtype)
         # peeled states must have the smallest ranks, then those that are ruled out: two ranges are reserved for them
         base = 2 * states
@@ -166,18 +150,18 @@ class _Run:
 
         Neither half dooms a state because of a new one of the other half, so both may use the same ranks.
         """
-        states = self.game.num_states
+        states = self.support.num_states
         copies = self.doomed, self.doomed.copy()  # the second half is only written in the copy
 
         def half(i: int, first: int, beyond: int) -> int:
-            return kernel(self._game, Doom(copies[i], relies, self.rank), next_rank, first, beyond, *order)
+            return kernel(self.game, Doom(copies[i], relies, self.rank), next_rank, first, beyond, *order)
 
         count = int(sum(self._in_parts(half, states)))
         self.doomed[_edges(states)[1] :] = copies[1][_edges(states)[1] :]
         return count
 
     def _spread(self, relies: Ints, next_rank: int) -> int:
-        states, outcomes = self.game.num_states, self.game.num_outcomes
+        states, outcomes = self.support.num_states, self.support.num_outcomes
         watch = Watch(
             watchers=np.full(states, parts.NOWHERE, self.index),
             following=np.empty(outcomes, self.index),
@@ -185,35 +169,39 @@ class _Run:
             choice=np.empty(outcomes, self.index),
             stack=np.empty(states + 1, self.index),
         )
-        return int(level_zero.spread(self._game, Doom(self.doomed, relies, self.rank), next_rank, watch))
+        return int(level_zero.spread(self.game, Doom(self.doomed, relies, self.rank), next_rank, watch))
 
     # ------------------------------------------------------------------ levels above 0
 
     def higher_levels(self, report: Report) -> None:
         """Settle the doomed states."""
-        states = self.game.num_states
+        states = self.support.num_states
         node = np.full(2 * states, parts.NOWHERE, self.index)
         np.negative(self.doomed, out=node[::2], dtype=self.index, casting="unsafe")  # 0 if settled, else UNSETTLED
         reached = np.empty(states, self.index)
         # ``of_choice`` is not used before the end, so its memory is used here
         order = self.of_choice if self.index is np.int32 else np.empty(self.num_doomed, self.index)
         strides = int(peeling.stride(self.game.choice_ptr)), int(peeling.stride(self.game.outcome_ptr))
-        peeled = peeling.peel(strides, self._game, self.doomed, node, reached, order, self.cap)
+        peeled = peeling.peel(strides, self.game, self.doomed, node, reached, order, self.cap)
         if peeled < 0:
             raise _too_large()
         del reached, order
         peeling.unzip(node, self.doomed, self.rank)
         node.resize(states, refcheck=False)  # in place: a copy would raise the peak of memory
-        self.value = node.astype(np.int32, copy=False)  # set here, when it is valid as a partial result after Ctrl-C
+        self.value = node.astype(np.int32, copy=False)
         left = self.num_doomed - peeled
         if left == states or self.cap == 0:  # all are ∞, or all that is left is above the cap
             left = 0
         elif left > states / 2:
             left -= self._rule_out()
-        if left:
-            self._run_compact(left, report)
-        else:
+        if not left:
             self.level = self.cap
+            return
+        small = _Compact(self, left)
+        try:
+            small.run(self.cap, report)
+        finally:  # settled values are exact, also after an interruption
+            self.level = small.scatter()
 
     def _rule_out(self) -> int:
         """If most states are doomed, most of them are ∞: find those first; returns their number.
@@ -246,16 +234,9 @@ class _Run:
         while first or (count and lost < hoped):
             if slow == SLOW_SWEEPS:
                 return None
-            count = peeling.rule_out(self._game, kind, relies, rank, kind.size + lost, forward, first)
+            count = peeling.rule_out(self.game, kind, relies, rank, kind.size + lost, forward, first)
             lost, first, forward, slow = lost + count, False, not forward, slow + (count < FEW * (hoped - lost))
         return int(lost)
-
-    def _run_compact(self, left: int, report: Report) -> None:
-        small = _Compact(self, left)
-        try:
-            small.run(self.cap, report)
-        finally:  # settled values are exact, also after an interruption
-            self.level = small.scatter()
 
     # ------------------------------------------------------------------ the answer
 
@@ -267,9 +248,9 @@ class _Run:
             self.value = np.where(self.doomed == parts.ALIVE, np.int32(0), parts.INFINITE)
 
         def part(_: int, first: int, beyond: int) -> None:
-            level_zero.choice_values(self._game, self.value, first, beyond, self.of_choice)
+            level_zero.choice_values(self.game, self.value, first, beyond, self.of_choice)
 
-        self._in_parts(part, self.game.num_choices)
+        self._in_parts(part, self.support.num_choices)
         cap = self.cap if complete else self.level
         return Answer(of_state=self.value, of_choice=self.of_choice, rank=self.rank, cap=cap).capped()
 
@@ -279,9 +260,8 @@ class _Compact:
 
     def __init__(self, run: _Run, left: int) -> None:
         self.run_of = run
-        game = run.game
-        local = np.full(game.num_states, parts.NOWHERE, run.index)
-        choices, outcomes, longest = compact.measure(run._game, run.doomed)
+        local = np.full(run.support.num_states, parts.NOWHERE, run.index)
+        choices, outcomes, longest = compact.measure(run.game, run.doomed)
         peeled = int(np.count_nonzero(run.doomed == parts.PEELED))
         count = 1 + left + min(peeled, outcomes)
         packed = index_dtype(count << parts.DAMAGE_BITS)
@@ -292,7 +272,7 @@ class _Compact:
             outcome=np.empty(outcomes, packed),
             reached=np.empty(choices if longest > parts.MANY else 0, run.index),
         )
-        count, choices, size, widest = compact.extract(run._game, run.doomed, run.value, local, self.states, small)
+        count, choices, size, widest = compact.extract(run.game, run.doomed, run.value, local, self.states, small)
         del local
         self.states = self.states[:count]
         self.left = left
@@ -329,7 +309,7 @@ class _Compact:
     def run(self, cap: int, report: Report) -> None:
         """Run the levels up to ``cap``."""
         higher_levels.file_witnesses(self.board, self.left)
-        settled_before = self.run_of.game.num_states - self.left
+        settled_before = self.run_of.support.num_states - self.left
         status = parts.MORE
         while status in (parts.MORE, parts.WIDEN):
             if status == parts.WIDEN:
