@@ -303,17 +303,6 @@ def _find_plain(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:
     return 0, 0
 
 
-def warm_up() -> None:
-    """Compile the kernel of the check, or load it from the cache."""
-    from almostsure.budget.compiled.certificate import Claim, first_broken
-
-    index, nothing = np.array([0, 1], np.int32), np.zeros(1, np.int32)
-    claim = Claim(index, index, nothing, np.zeros(1, np.uint8), nothing, nothing, nothing)
-    for array in claim:
-        array.flags.writeable = False
-    first_broken(claim, INFINITE - 1, 0, 1)
-
-
 def _find_compiled(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:
     """The same as :func:`_find_plain`, compiled, on two threads."""
     from concurrent.futures import ThreadPoolExecutor
