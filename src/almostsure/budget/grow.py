@@ -143,9 +143,7 @@ class GrowingBudget:
             raised = _Local(self, start).run()
         except _NotLocal:
             return self._solve_anew()
-        for choice in {c for s in raised for c in self._predecessors(s)} | {
-            c for s in raised for c in self.mdp.choices(s)
-        }:
+        for choice in {c for s in raised for c in (*self._predecessors(s), *self.mdp.choices(s))}:
             cost = max(int(self.of_state[t]) + d for t, d in self._outcomes(choice))
             self.of_choice[choice] = min(cost, INFINITE)
         return tuple(sorted(raised))
@@ -192,26 +190,23 @@ class _Local:
         self.growing = growing
         self.dead: set[int] = set()
         self.level = -1
+        self.before: dict[int, tuple[int, int]] = {}  # value and rank of the states that died
         self.doubtful = [(int(growing.of_state[start]), start)]  # settled states that may have lost support, by level
         self.spent = 0
         self.outcomes: dict[int, list[list[tuple[int, int]]]] = {}
 
     def run(self) -> set[int]:
         value = self.growing.of_state
-        before: dict[int, int] = {}
-        rank_before: dict[int, int] = {}
         try:
             while (level := self._next_level()) is not None:
-                self._visit(level, before, rank_before)
+                self._visit(level)
             for s in self.dead:
                 value[s] = INFINITE
         except BaseException:
-            for s, v in before.items():
-                value[s] = v
-            for s, r in rank_before.items():
-                self.growing.rank[s] = r
+            for s, (v, r) in self.before.items():
+                value[s], self.growing.rank[s] = v, r
             raise
-        return {s for s, v in before.items() if value[s] != v}
+        return {s for s, (v, _) in self.before.items() if value[s] != v}
 
     def _next_level(self) -> int | None:
         value, levels = self.growing.of_state, []
@@ -233,12 +228,11 @@ class _Local:
             raise _NotLocal
         return self.outcomes[s]
 
-    def _visit(self, level: int, before: dict[int, int], rank_before: dict[int, int]) -> None:
+    def _visit(self, level: int) -> None:
         value, rank, growing = self.growing.of_state, self.growing.rank, self.growing
         self.level = level
         look = list(self.dead)
-        for s in look:
-            value[s] = level
+        value[look] = level
         self.dead.clear()
         while self.doubtful and self.doubtful[0][0] == level:
             s = heapq.heappop(self.doubtful)[1]
@@ -248,8 +242,7 @@ class _Local:
             s = look.pop()
             if value[s] != level or self._has_support(s, level):
                 continue
-            before.setdefault(s, level)
-            rank_before.setdefault(s, int(rank[s]))
+            self.before.setdefault(s, (level, int(rank[s])))
             value[s] = INFINITE
             rank[s] = growing._next_rank
             growing._next_rank += 1

@@ -118,10 +118,8 @@ def _solved(mdp: MDP, cap: int | None, backend: str, check: str) -> MinimalBudge
     small = mdp.num_outcomes <= SMALL
     verify = check == "always" or (check == "auto" and (small or mdp.num_outcomes * CHECK_RATE < took / 10))
     minimal = _minimal(mdp, answer, cap, engine)
-    return _checked(mdp, minimal) if verify else minimal
-
-
-def _checked(mdp: MDP, minimal: MinimalBudget) -> MinimalBudget:
+    if not verify:
+        return minimal
     try:
         check_minimal_budget(mdp, minimal)
     except KeyboardInterrupt:
