@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.compiled import compact, higher_levels, level_zero, parts, peeling
-from almostsure.budget.compiled.parts import Board, Doom, Game, Scratch, Small, Watch
+from almostsure.budget.compiled.parts import Board, Game, Hope, Scratch, Small, Watch
 from almostsure.budget.minimal import NO_CAP, Answer, Halted
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Ints, Support, index_dtype
@@ -26,7 +26,7 @@ SLOW_SWEEPS = 8  # sweeps that doom few states, after which ``spread`` takes ove
 FEW = 1 / 16  # the fraction of the states that are alive below which a sweep dooms few
 PATIENCE = 1 << 21  # states examined between two reports
 THREADS = 2
-ROUNDS = 4  # rounds of ``rule_out``, after which the remaining states are settled level by level
+ROUNDS = 4  # rounds of sweeps, after which the remaining states are settled level by level
 
 
 @functools.cache
@@ -40,9 +40,7 @@ def warm_up() -> None:
     )
     with ThreadPoolExecutor(THREADS) as pool:
         run = _Run(support, NO_CAP, pool)
-        run._spread(np.array([0, 1, 2, 4], np.int32), 0)
-        run.value = np.zeros(4, np.int32)
-        run._rule_out()
+        run._spread(Hope(run.doomed, np.array([0, 1, 2, 4], np.int32), run.rank), 0)
     _solve(support, cap=NO_CAP, report=lambda _level, _settled: None)
 
 
@@ -115,7 +113,7 @@ class _Run:
         self.game = _narrow(support)
         self.level = -1  # the last level that is complete
         self.index = _index(support)
-        self.doomed = np.zeros(support.num_states, np.uint8)
+        self.doomed = np.full(support.num_states, parts.HOPED, np.uint8)  # after level 0: ALIVE, DOOMED or PEELED
         self.rank = np.zeros(support.num_states, self.index)
         self.of_choice = np.empty(support.num_choices, np.int32)
 
@@ -129,38 +127,45 @@ class _Run:
     def level_zero(self, report: Report) -> None:
         """Find the doomed states: those with k* above 0."""
         states = self.support.num_states
-        relies = np.empty(states, self.game.choice_ptr.dtype)
+        hope = Hope(self.doomed, np.empty(states, self.game.choice_ptr.dtype), self.rank)
         # peeled states must have the smallest ranks, then those that are ruled out: two ranges are reserved for them
         base = 2 * states
-        dead = count = self._sweep(level_zero.first_sweep, relies, base)
-        forward, slow = False, 0
-        while count and dead < states:
-            report(0, states - dead)
-            if slow == SLOW_SWEEPS:
-                dead += self._spread(relies, base + dead)
-                break
-            count = self._sweep(level_zero.sweep, relies, base + dead, forward)
-            dead, forward, slow = dead + count, not forward, slow + (count < FEW * (states - dead))
+        dead, complete = self._sweeps(hope, base, states, lambda lost: report(0, states - lost))
+        if not complete:
+            dead += self._spread(hope, base + dead)
+        self.doomed &= 1  # HOPED becomes ALIVE, and LOST becomes DOOMED
         self.next_rank = base + dead
         self.num_doomed = dead
         self.level = 0
 
-    def _sweep(self, kernel: Callable[..., int], relies: Ints, next_rank: int, *order: bool) -> int:
-        """One sweep in two halves in parallel, each of which only sees the other's doomed states before the sweep.
+    def _sweeps(self, hope: Hope, base: int, hoped: int, report: Callable[[int], None]) -> tuple[int, bool]:
+        """Sweep until no state is lost any more; returns the number of lost ones, and False if sweeps became slow before."""
+        lost = count = self._sweep(level_zero.first_sweep, hope, base)
+        forward, slow = False, 0
+        while count and lost < hoped:
+            report(lost)
+            if slow == SLOW_SWEEPS:
+                return lost, False
+            count = self._sweep(level_zero.sweep, hope, base + lost, forward)
+            lost, forward, slow = lost + count, not forward, slow + (count < FEW * (hoped - lost))
+        return lost, True
 
-        Neither half dooms a state because of a new one of the other half, so both may use the same ranks.
+    def _sweep(self, kernel: Callable[..., int], hope: Hope, next_rank: int, *order: bool) -> int:
+        """One sweep in two halves in parallel, each of which only sees the other's lost states before the sweep.
+
+        Neither half loses a state because of a new one of the other half, so both may use the same ranks.
         """
-        states = self.support.num_states
-        copies = self.doomed, self.doomed.copy()  # the second half is only written in the copy
+        copies = hope.kind, hope.kind.copy()  # the second half is only written in the copy
 
         def half(i: int, first: int, beyond: int) -> int:
-            return kernel(self.game, Doom(copies[i], relies, self.rank), next_rank, first, beyond, *order)
+            return kernel(self.game, hope._replace(kind=copies[i]), next_rank, first, beyond, *order)
 
-        count = int(sum(self._in_parts(half, states)))
-        self.doomed[_edges(states)[1] :] = copies[1][_edges(states)[1] :]
+        count = int(sum(self._in_parts(half, hope.kind.size)))
+        middle = _edges(hope.kind.size)[1]
+        hope.kind[middle:] = copies[1][middle:]
         return count
 
-    def _spread(self, relies: Ints, next_rank: int) -> int:
+    def _spread(self, hope: Hope, next_rank: int) -> int:
         states, outcomes = self.support.num_states, self.support.num_outcomes
         watch = Watch(
             watchers=np.full(states, parts.NOWHERE, self.index),
@@ -169,7 +174,7 @@ class _Run:
             choice=np.empty(outcomes, self.index),
             stack=np.empty(states + 1, self.index),
         )
-        return int(level_zero.spread(self.game, Doom(self.doomed, relies, self.rank), next_rank, watch))
+        return int(level_zero.spread(self.game, hope, next_rank, watch))
 
     # ------------------------------------------------------------------ levels above 0
 
@@ -212,31 +217,20 @@ class _Run:
         is_doomed = self.doomed == parts.DOOMED
         kind = np.where(is_doomed, np.uint8(parts.HOPED), np.uint8(parts.FINITE))
         kind[(self.value == parts.INFINITE) & ~is_doomed] = parts.LOST
-        relies, rank = np.empty(kind.size, self.game.choice_ptr.dtype), np.empty_like(self.rank)
+        hope = Hope(kind, np.empty(kind.size, self.game.choice_ptr.dtype), np.empty_like(self.rank))
         for _ in range(ROUNDS):
             hoped = int(np.count_nonzero(kind == parts.HOPED))
-            lost = self._lose(kind, relies, rank, hoped)
-            if lost is None:
+            lost, complete = self._sweeps(hope, kind.size, hoped, lambda _: None)
+            if not complete:
                 return 0
             if lost == hoped:
                 ruled_out = is_doomed & (kind == parts.LOST)
-                self.rank[ruled_out] = rank[ruled_out]
+                self.rank[ruled_out] = hope.rank[ruled_out]
                 self.doomed[ruled_out] = parts.PEELED
                 return lost
             kind[kind == parts.HOPED] = parts.FINITE
             kind[is_doomed & (kind == parts.LOST)] = parts.HOPED
         return 0
-
-    def _lose(self, kind: Any, relies: Ints, rank: Ints, hoped: int) -> int | None:
-        """One round; returns the number of lost states, or None if it takes too many sweeps."""
-        lost = count = slow = 0
-        first, forward = True, True
-        while first or (count and lost < hoped):
-            if slow == SLOW_SWEEPS:
-                return None
-            count = peeling.rule_out(self.game, kind, relies, rank, kind.size + lost, forward, first)
-            lost, first, forward, slow = lost + count, False, not forward, slow + (count < FEW * (hoped - lost))
-        return int(lost)
 
     # ------------------------------------------------------------------ the answer
 

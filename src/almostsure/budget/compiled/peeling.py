@@ -1,4 +1,4 @@
-"""Settles states without levels: acyclic parts, and states that no budget suffices for.
+"""Settles acyclic parts, without levels.
 
 See :mod:`almostsure.budget.compiled.parts`.  To save cache misses, ``peel`` keeps two numbers side by side for each
 state, ``node[2s]`` and ``node[2s + 1]``.  The first is initially 0 if ``s`` is settled, and UNSETTLED otherwise; in the
@@ -18,9 +18,7 @@ import numpy as np
 
 from almostsure.budget.compiled.parts import (
     DOOMED,
-    HOPED,
     INFINITE,
-    LOST,
     MANY,
     NO_CAP,
     NOWHERE,
@@ -127,36 +125,3 @@ def unzip(node, doomed, rank):
                 doomed[s] = PEELED
                 rank[s] = node[s + s + one]
         node[s] = value
-
-
-@njit(cache=True, borrows=True, nogil=True)
-def rule_out(game, kind, relies, rank, next_rank, forward, first):
-    """Examine all HOPED states once, for a choice that does damage only on the way to finite states.
-
-    ``kind`` is FINITE, HOPED or LOST.  A damage-free outcome may lead to FINITE and HOPED states, a damaging one
-    to FINITE states only.  Returns the number of newly lost states.
-    """
-    choice_ptr, outcome_ptr, successor, damage = game
-    num_states = unsigned(kind.size)
-    one = unsigned(1)
-    count = 0
-    for i in range(num_states):
-        s = unsigned(i) if forward else num_states - one - unsigned(i)
-        if kind[s] != HOPED:
-            continue
-        last = unsigned(choice_ptr[s + one])
-        c = unsigned(choice_ptr[s]) if first else unsigned(relies[s])
-        while c < last:
-            j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
-            while j < end and not (kind[unsigned(successor[j])] & (2 if damage[j] else 1)):
-                j += one
-            if j == end:
-                break
-            c += one
-        if c < last:
-            relies[s] = c
-        else:
-            kind[s] = LOST
-            rank[s] = next_rank + count
-            count += 1
-    return count
