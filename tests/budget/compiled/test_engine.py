@@ -296,7 +296,7 @@ def test_interrupted_at_every_report(hard, monkeypatch):
     assert {1, 2, 3} <= set(caps)
 
 
-KERNELS = ("first_sweep", "sweep", "spread", "peel", "extract", "file_witnesses", "advance")
+KERNELS = ("sweep", "spread", "peel", "extract", "file_witnesses", "advance")
 
 
 @pytest.mark.parametrize("cap", [None, 2])
@@ -315,7 +315,7 @@ def test_interrupted_in_a_kernel(hard, name, cap, monkeypatch):
     with pytest.raises(Interrupted, match="interrupted") as caught:
         minimal_budget(mdp, backend="compiled", cap=cap)
     kept_cap = check_kept(mdp, truth, caught.value)
-    if name in ("first_sweep", "sweep", "spread"):
+    if name in ("sweep", "spread"):
         assert kept_cap == -1
     else:
         assert kept_cap >= 0
@@ -342,7 +342,7 @@ def test_interrupted_is_a_keyboard_interrupt(hard, monkeypatch):
     def raise_interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(level_zero, "first_sweep", raise_interrupt)
+    monkeypatch.setattr(level_zero, "sweep", raise_interrupt)
     with pytest.raises(KeyboardInterrupt, match="there is no partial result"):
         minimal_budget(hard[0], backend="compiled")
 

@@ -139,18 +139,18 @@ class _Run:
         self.level = 0
 
     def _sweeps(self, hope: Hope, base: int, hoped: int, report: Callable[[int], None]) -> tuple[int, bool]:
-        """Sweep until no state is lost any more; returns the number of lost ones, and False if sweeps became slow before."""
-        lost = count = self._sweep(level_zero.first_sweep, hope, base)
+        """Sweep until no state is lost any more; returns how many are, and False if it became slow before."""
+        lost = count = self._sweep(hope, base, again=False, forward=True)
         forward, slow = False, 0
         while count and lost < hoped:
             report(lost)
             if slow == SLOW_SWEEPS:
                 return lost, False
-            count = self._sweep(level_zero.sweep, hope, base + lost, forward)
+            count = self._sweep(hope, base + lost, again=True, forward=forward)
             lost, forward, slow = lost + count, not forward, slow + (count < FEW * (hoped - lost))
         return lost, True
 
-    def _sweep(self, kernel: Callable[..., int], hope: Hope, next_rank: int, *order: bool) -> int:
+    def _sweep(self, hope: Hope, next_rank: int, *, again: bool, forward: bool) -> int:
         """One sweep in two halves in parallel, each of which only sees the other's lost states before the sweep.
 
         Neither half loses a state because of a new one of the other half, so both may use the same ranks.
@@ -158,7 +158,8 @@ class _Run:
         copies = hope.kind, hope.kind.copy()  # the second half is only written in the copy
 
         def half(i: int, first: int, beyond: int) -> int:
-            return kernel(self.game, hope._replace(kind=copies[i]), next_rank, first, beyond, *order)
+            part = hope._replace(kind=copies[i])
+            return int(level_zero.sweep(self.game, part, next_rank, first, beyond, again, forward))
 
         count = int(sum(self._in_parts(half, hope.kind.size)))
         middle = _edges(hope.kind.size)[1]

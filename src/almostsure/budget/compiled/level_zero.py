@@ -16,36 +16,11 @@ from almostsure.kernels import njit
 
 
 @njit(cache=True, borrows=True, nogil=True)
-def first_sweep(game, hope, next_rank, first, beyond):
-    """Examine the hoped states ``first … beyond − 1`` once; returns the number of newly lost ones."""
-    choice_ptr, outcome_ptr, successor, damage = game
-    kind, relies, rank = hope
-    one = unsigned(1)
-    count = 0
-    for s in range(unsigned(first), unsigned(beyond)):
-        if kind[s] != HOPED:
-            continue
-        last = unsigned(choice_ptr[s + one])
-        c = unsigned(choice_ptr[s])
-        while c < last:
-            j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
-            while j < end and not (kind[unsigned(successor[j])] & (2 if damage[j] else 1)):
-                j += one
-            if j == end:
-                break
-            c += one
-        if c < last:
-            relies[s] = c
-        else:
-            kind[s] = LOST
-            rank[s] = next_rank + count
-            count += 1
-    return count
+def sweep(game, hope, next_rank, first, beyond, again, forward):
+    """Examine the hoped states ``first … beyond − 1``, forward or backward; returns the number of newly lost ones.
 
-
-@njit(cache=True, borrows=True, nogil=True)
-def sweep(game, hope, next_rank, first, beyond, forward):
-    """Examine those that are still hoped, forward or backward; returns the number of newly lost ones."""
+    If they were examined before (``again``), only those are of interest that rely on a choice that has turned bad.
+    """
     choice_ptr, outcome_ptr, successor, damage = game
     kind, relies, rank = hope
     one = unsigned(1)
@@ -54,17 +29,18 @@ def sweep(game, hope, next_rank, first, beyond, forward):
         s = unsigned(first) + i if forward else unsigned(beyond) - one - i
         if kind[s] != HOPED:
             continue
-        c = unsigned(relies[s])
-        bad = np.uint8(0)  # no branches, since this runs over all states; damage of the choice leads to finite states
-        for j in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])):
-            bad |= kind[unsigned(successor[j])]
-        if not bad & 1:
-            continue
-        last = unsigned(choice_ptr[s + one])
-        c += one
+        c, last = unsigned(choice_ptr[s]), unsigned(choice_ptr[s + one])
+        if again:
+            c = unsigned(relies[s])
+            bad = np.uint8(0)  # no branches, since this runs over all states; its damage leads to finite states
+            for j in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])):
+                bad |= kind[unsigned(successor[j])]
+            if not bad & 1:
+                continue
+            c += one
         while c < last:
             j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
-            while j < end and not (kind[unsigned(successor[j])] & (2 if damage[j] else 1)):
+            while j < end and not ((damage[j] and kind[unsigned(successor[j])]) or kind[unsigned(successor[j])] & 1):
                 j += one
             if j == end:
                 break
@@ -97,7 +73,9 @@ def spread(game, hope, next_rank, watch):
                 c = unsigned(relies[s])
                 while c < last:
                     j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
-                    while j < end and not (kind[unsigned(successor[j])] & (2 if damage[j] else 1)):
+                    while j < end and not (
+                        (damage[j] and kind[unsigned(successor[j])]) or kind[unsigned(successor[j])] & 1
+                    ):
                         j += one
                     if j == end:
                         break

@@ -47,7 +47,7 @@ DAMAGE_BITS, DAMAGE_MASK = 8, 255  # the bits of an outcome of the compact game 
 MANY = 32  # with more outcomes, a search goes on where it stopped last
 ALIVE, DOOMED, PEELED = 0, 1, 2  # the kinds of states after level 0 and peeling
 
-FINITE, HOPED, LOST = 0, 2, 3  # the kinds of states in sweeps.  Bit 0: bad to reach, bit 1: bad to reach with damage
+FINITE, HOPED, LOST = 0, 2, 3  # the kinds of states in sweeps: bad to reach if odd; bad to reach with damage if not 0
 LEVEL, RANKS, SETTLED, EVENT = 0, 1, 2, 3  # the entries of ``tally``
 DONE, MORE, TOO_LARGE, WIDEN = 0, 1, 2, 3  # what ``advance`` returns
 
