@@ -168,24 +168,16 @@ class _Place(NamedTuple):
 
 
 def _indices(name: str, values: npt.ArrayLike) -> Ints:
-    array = column(name, values, "iuf", "integers", NAMES_REMEDY)
-    if not array.size:
-        return array
+    array, limit = column(name, values, "iuf", "integers", NAMES_REMEDY), MAX_ACTION if name == "actions" else 2**62
+    rules = [(array >= 0, "must not be negative"), (array <= limit, f"must be at most {limit}")]
     if array.dtype.kind == "f":
-        bad = ~((array == np.floor(array)) & (np.abs(array) < 2**53))
-        if bad.any():
-            at = int(np.argmax(bad))
-            raise ModelError(f"{name} must be integers; got {array[at]} at entry {at}.", outcome=at)
-        array = array.astype(np.int64)
-    if array.min() < 0:
-        at = int(np.argmin(array))
-        raise ModelError(f"{name} must not be negative; got {array[at]} at entry {at}.", outcome=at)
-    limit = MAX_ACTION if name == "actions" else 2**62
-    if array.max() > limit:
-        at = int(np.argmax(array))
-        raise ModelError(f"{name} must be at most {limit}; got {array[at]} at entry {at}.", outcome=at)
+        rules.insert(0, ((array == np.floor(array)) & (np.abs(array) < 2**53), "must be integers"))
+    for good, rule in rules:
+        if not good.all():
+            at = int(np.argmin(good))
+            raise ModelError(f"{name} {rule}; got {array[at]} at entry {at}.", outcome=at)
     # uint64 combined with int64 would become float64 and lose digits
-    return array.astype(np.int64) if array.dtype == np.uint64 else array
+    return array.astype(np.int64) if array.dtype.kind == "f" or array.dtype == np.uint64 else array
 
 
 def _damages(array: npt.NDArray[Any], place: _Place) -> npt.NDArray[np.uint8]:
