@@ -187,7 +187,7 @@ class _Run:
         reached = np.empty(states, self.index)
         # ``of_choice`` is not used before the end, so its memory is used here
         order = self.of_choice if self.index is np.int32 else np.empty(self.num_doomed, self.index)
-        strides = int(peeling.stride(self.game.choice_ptr)), int(peeling.stride(self.game.outcome_ptr))
+        strides = peeling.stride(self.game.choice_ptr), peeling.stride(self.game.outcome_ptr)
         peeled = peeling.peel(strides, self.game, self.doomed, node, reached, order, self.cap)
         if peeled < 0:
             raise _too_large()
@@ -203,7 +203,7 @@ class _Run:
         if not left:
             self.level = self.cap
             return
-        small = _Compact(self, left)
+        small = _Compact(self)
         try:
             small.run(self.cap, report)
         finally:  # settled values are exact, also after an interruption
@@ -253,24 +253,29 @@ class _Run:
 class _Compact:
     """The game that remains after level 0 and peeling, and the run of ``advance`` on it."""
 
-    def __init__(self, run: _Run, left: int) -> None:
+    def __init__(self, run: _Run) -> None:
         self.run_of = run
-        local = np.full(run.support.num_states, parts.NOWHERE, run.index)
-        choices, outcomes, longest = compact.measure(run.game, run.doomed)
-        peeled = int(np.count_nonzero(run.doomed == parts.PEELED))
-        count = 1 + left + min(peeled, outcomes)
+        doomed = np.flatnonzero(run.doomed == parts.DOOMED)
+        self.left = left = doomed.size
+        first, last = run.game.choice_ptr[doomed], run.game.choice_ptr[doomed + 1]
+        choices = int(np.sum(last - first, dtype=np.int64))
+        outcomes = int(np.sum(run.game.outcome_ptr[last] - run.game.outcome_ptr[first], dtype=np.int64))
+        count = 1 + left + min(int(np.count_nonzero(run.doomed == parts.PEELED)), outcomes)
         packed = index_dtype(count << parts.DAMAGE_BITS)
+        local = np.full(run.support.num_states, parts.NOWHERE, run.index)
+        local[doomed] = np.arange(1, left + 1)
         self.states = np.empty(count, run.index)
+        self.states[0], self.states[1 : left + 1] = parts.NOWHERE, doomed
+        del doomed, first, last
         small = Small(
             choice_ptr=np.empty(left + 2, run.index),
             outcome_ptr=np.empty(choices + 1, run.index),
             outcome=np.empty(outcomes, packed),
-            reached=np.empty(choices if longest > parts.MANY else 0, run.index),
+            reached=np.empty(choices, run.index),  # takes memory only where it is written
         )
-        count, choices, size, widest = compact.extract(run.game, run.doomed, run.value, local, self.states, small)
+        count, choices, size, widest = compact.extract(run.game, run.doomed, run.value, local, self.states, left, small)
         del local
         self.states = self.states[:count]
-        self.left = left
         small = small._replace(outcome_ptr=small.outcome_ptr[: choices + 1], outcome=small.outcome[:size])
         self._set_up(small, count, choices, widest + widest // 4)
 

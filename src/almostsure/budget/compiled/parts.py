@@ -85,7 +85,7 @@ class Small(NamedTuple):
     choice_ptr: Ints  # [states + 1]
     outcome_ptr: Ints  # [choices + 1]
     outcome: npt.NDArray[Any]  # [outcomes]
-    reached: Ints  # [choices], outcomes of a long choice before this one stay good; empty if no choice is long
+    reached: Ints  # [choices], outcomes of a long choice before this one stay good
 
 
 class Board(NamedTuple):

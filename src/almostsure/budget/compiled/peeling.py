@@ -27,23 +27,17 @@ from almostsure.budget.compiled.parts import (
     unsigned,
 )
 from almostsure.kernels import njit
+from almostsure.model.mdp import Ints
 
+BLOCK = 1 << 12  # offsets that are compared at a time
 NEVER = np.int64(2**40)  # stands for an infinite cost; finite ones are below 2³²
 
 
-@njit(cache=True, borrows=True, nogil=True)
-def stride(ptr):
+def stride(ptr: Ints) -> int:
     """The number of items per owner if it is the same for all; otherwise 0."""
-    width, one, block = ptr[1] - ptr[0], unsigned(1), unsigned(4096)
-    if ptr[-1] == ptr.size - 1:  # as many items as owners, and each has at least one
-        return 1
-    for begin in range(unsigned(0), unsigned(ptr.size - 1), block):
-        differs = ptr[0] & 0
-        for i in range(begin, min(begin + block, unsigned(ptr.size - 1))):  # without a branch, so that it is vectorised
-            differs |= (ptr[i + one] - ptr[i]) ^ width
-        if differs:
-            return 0
-    return width
+    width = int(ptr[1]) - int(ptr[0])
+    blocks = (ptr[begin : begin + BLOCK + 1] for begin in range(0, ptr.size - 1, BLOCK))
+    return width if all((np.diff(block) == width).all() for block in blocks) else 0
 
 
 @njit(cache=True, borrows=True, nogil=True)
