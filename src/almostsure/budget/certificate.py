@@ -103,7 +103,11 @@ def _check_kind(minimal: Any) -> None:
 
 
 class Bounded(Protocol):
-    """An object with its own check, such as the abstraction of a continuous system."""
+    """An object with its own solver and check, such as the abstraction of a continuous system."""
+
+    def minimal_budget(self, *, cap: int | None = None) -> Any:
+        """Its minimal budgets, or upper bounds on them."""
+        ...
 
     def check_upper(self, values: npt.ArrayLike) -> Any:
         """Verify upper bounds."""
