@@ -20,9 +20,8 @@ from collections import defaultdict
 from typing import final
 
 import numpy as np
-import numpy.typing as npt
 
-from almostsure.budget.minimal import INFINITE, NO_CAP, Halted, MinimalBudget
+from almostsure.budget.minimal import INFINITE, NO_CAP, Answer, Halted, MinimalBudget
 from almostsure.errors import Interrupted, ModelError
 from almostsure.model.arrays import grouped, owners
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
@@ -62,19 +61,18 @@ class GrowingBudget:
         if minimal.cap is not None:
             raise ModelError(f"only a budget without a cap can grow; this one has cap={minimal.cap}. Solve without it.")
         self.mdp: MDP = minimal.mdp
-        self.of_state: npt.NDArray[np.int32] = minimal.of_state.copy()
-        self.of_choice: npt.NDArray[np.int32] = minimal.of_choice.copy()
-        self.rank: npt.NDArray[np.int64] = minimal.rank.astype(np.int64)
         self.solves = 0  # the number of changes that were not local
-        self._unfinished = False  # whether an update was interrupted, so that values may be too small
+        self._begin(minimal.mdp.support, minimal)
+
+    def _begin(self, base: Support, solved: MinimalBudget | Answer) -> None:
+        """Take the solution of all outcomes known so far, which are those of ``base``."""
+        self._base, self.of_state, self.of_choice = base, solved.of_state.copy(), solved.of_choice.copy()
+        self.rank = solved.rank.astype(np.int64)
         self._next_rank = int(self.rank.max()) + 1
         self._added: dict[int, list[tuple[int, int]]] = defaultdict(list)  # choice -> (successor, damage)
         self._leading: dict[int, list[int]] = defaultdict(list)  # state -> choices with an added outcome to it
-        self._set_base(minimal.mdp.support)
-
-    def _set_base(self, support: Support) -> None:
-        self._base = support
         self._before: tuple[Ints, Ints] | None = None  # the predecessors of all states, computed on first use
+        self._unfinished = False  # whether an update was interrupted, so that values may be too small; set last
 
     # ------------------------------------------------------------------ growing
 
@@ -98,7 +96,7 @@ class GrowingBudget:
         cost = min(int(self.of_state[target]) + harm, INFINITE)
         if cost <= self.of_choice[choice]:
             return ()
-        s = self._state_of(choice)
+        s = self.mdp.choice_state(choice)
         rest = min((int(self.of_choice[c]) for c in self.mdp.choices(s) if c != choice), default=INFINITE)
         if min(cost, rest) <= self.of_state[s]:
             self.of_choice[choice] = cost
@@ -119,9 +117,6 @@ class GrowingBudget:
         )  # fmt: skip
 
     # ------------------------------------------------------------------ the current game
-
-    def _state_of(self, choice: int) -> int:
-        return int(np.searchsorted(self._base.choice_ptr, choice, side="right")) - 1
 
     def _outcomes(self, choice: int) -> list[tuple[int, int]]:
         begin, end = self._base.outcome_ptr[choice : choice + 2].tolist()
@@ -157,12 +152,7 @@ class GrowingBudget:
         except Halted:
             raise Interrupted("interrupted; the next add() or snapshot() completes the update.") from None
         raised = np.flatnonzero(answer.of_state != self.of_state)
-        self.of_state, self.of_choice, self.rank = answer.of_state, answer.of_choice, answer.rank.astype(np.int64)
-        self._next_rank = int(self.rank.max()) + 1
-        self._set_base(merged)
-        self._added.clear()
-        self._leading.clear()
-        self._unfinished = False
+        self._begin(merged, answer)
         self.solves += 1
         return tuple(raised.tolist())
 
@@ -258,7 +248,7 @@ class _Local:
         value = self.growing.of_state
         predecessors = self.growing._predecessors(s)
         self.spent += len(predecessors)
-        for p in {self.growing._state_of(c) for c in predecessors}:
+        for p in {self.growing.mdp.choice_state(c) for c in predecessors}:
             if value[p] == level:
                 look.append(p)
             elif level < value[p] < INFINITE:

@@ -59,11 +59,9 @@ def _solve(support: Support, *, cap: int, report: Report) -> Answer:
         try:
             run.level_zero(report)
             run.higher_levels(report)
-            answer = run.answer(complete=True)
+            return run.answer(cap)
         except KeyboardInterrupt:
-            raise Halted(run.answer(complete=False)) from None
-    assert answer is not None  # every level is complete
-    return answer
+            raise Halted(run.answer(run.level) if run.level >= 0 else None) from None
 
 
 def estimate(support: Support) -> int:
@@ -235,10 +233,8 @@ class _Run:
 
     # ------------------------------------------------------------------ the answer
 
-    def answer(self, *, complete: bool) -> Answer | None:
-        """The budgets, INFINITE above the last complete level; None if level 0 is not complete."""
-        if self.level < 0:
-            return None
+    def answer(self, cap: int) -> Answer:
+        """The budgets, INFINITE above ``cap``, which must be a complete level."""
         if not hasattr(self, "value"):  # interrupted while peeling
             self.value = np.where(self.doomed == parts.ALIVE, np.int32(0), parts.INFINITE)
 
@@ -246,7 +242,6 @@ class _Run:
             level_zero.choice_values(self.game, self.value, first, beyond, self.of_choice)
 
         self._in_parts(part, self.support.num_choices)
-        cap = self.cap if complete else self.level
         return Answer(of_state=self.value, of_choice=self.of_choice, rank=self.rank, cap=cap).capped()
 
 
