@@ -357,7 +357,7 @@ def test_kernels_are_cached_and_let_other_threads_run():
         for name, kernel in vars(module).items()
         if hasattr(kernel, "py_func")
     }
-    assert len(found) >= 13
+    assert len(found) >= 14
     assert not [name for name, kernel in found.items() if not kernel.targetoptions.get("nogil")]
     assert not [name for name, kernel in found.items() if type(kernel._cache).__name__ == "NullCache"]
 
