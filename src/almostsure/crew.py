@@ -101,7 +101,7 @@ class _LocalPool:
         waiting, crashes = iter(items), 0
         submitted: deque[tuple[Any, Future[Any]]] = deque()
         while True:
-            while len(submitted) < AHEAD * self.workers and (item := next(waiting, None)) is not None:
+            for item in islice(waiting, AHEAD * self.workers - len(submitted)):
                 submitted.append((item, self._submit(item)))
             if not submitted:
                 return
