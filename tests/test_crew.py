@@ -31,6 +31,7 @@ def test_results_come_in_order():
     with as_crew(3).open(slow_first, threads=True) as each:
         assert list(each(range(20))) == list(range(20))
         assert list(each([])) == []
+        assert list(each([0, None, 1])) == [0, None, 1]  # None is an item like any other
 
 
 def test_ctrl_c_waits_for_the_end_of_a_block():

@@ -25,6 +25,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
+from itertools import islice
 from typing import Any, Protocol, Self, final, runtime_checkable
 
 from almostsure.arguments import count
@@ -99,7 +101,7 @@ class _LocalPool:
         waiting, crashes = iter(items), 0
         submitted: deque[tuple[Any, Future[Any]]] = deque()
         while True:
-            while len(submitted) < AHEAD * self.workers and (item := next(waiting, None)) is not None:
+            for item in islice(waiting, AHEAD * self.workers - len(submitted)):
                 submitted.append((item, self._submit(item)))
             if not submitted:
                 return
@@ -206,79 +208,64 @@ class RayCluster:
         self.address = address
         self.workers = None if workers is None else count("workers", workers)
 
-    def open(self, task: Task, *, threads: bool = False) -> AbstractContextManager[Each]:
+    @contextlib.contextmanager
+    def open(self, task: Task, *, threads: bool = False) -> Iterator[Each]:
         """Workers for one kind of task, until the block ends."""
-        return _RayPool(self, task)
-
-
-@final
-class _RayPool:
-    def __init__(self, cluster: RayCluster, task: Task) -> None:
-        self.cluster, self.task = cluster, task
-        self._ray, self._started, self._submitted = optional("ray", "ray", "exceptions"), False, deque[Any]()
-
-    def __enter__(self) -> Self:
-        ray = self._ray
-        if not ray.is_initialized():
-            self._start()
+        ray = optional("ray", "ray", "exceptions")
+        submitted: deque[Any] = deque()
+        is_ours = not ray.is_initialized()
+        if is_ours:
+            self._start(ray)
         try:
-            self._remote = ray.remote(max_retries=PATIENCE, num_cpus=1)(_run_remotely)
-            self._shared = ray.put(self.task)
-        except BaseException as error:
-            self.__exit__()
-            if isinstance(error, TypeError):  # raised by Ray if pickling fails
+            try:
+                run, shared = ray.remote(max_retries=PATIENCE, num_cpus=1)(_run_remotely), ray.put(task)
+            except TypeError as error:  # raised by Ray if pickling fails
                 raise ModelError(f"a task for a cluster must be picklable: {error}") from error
-            raise
-        return self
+            yield lambda items: self._results(ray, map(partial(run.remote, shared), items), submitted)
+        finally:
+            if is_ours:
+                ray.shutdown()
+            elif ray.is_initialized():
+                for reference in submitted:
+                    ray.cancel(reference)
 
-    def _start(self) -> None:
+    def _start(self, ray: Any) -> None:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if self.cluster.address is None:
+        if self.address is None:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a library should not send usage statistics
-            options |= {"address": "local", "num_cpus": self.cluster.workers, "include_dashboard": False}
+            options |= {"address": "local", "num_cpus": self.workers, "include_dashboard": False}
         else:
-            options["address"] = self.cluster.address
+            options["address"] = self.address
         try:
-            self._ray.init(**options)
+            ray.init(**options)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            where = self.cluster.address or "on this machine"
+            where = self.address or "on this machine"
             raise FileError(f"no Ray cluster could be reached or started {where}: {error}") from error
-        self._started = True
 
-    def __exit__(self, *_: object) -> None:
-        if self._started:
-            self._ray.shutdown()
-            self._started = False
-        elif self._ray.is_initialized():
-            for reference in self._submitted:
-                self._ray.cancel(reference)
-        self._submitted.clear()
-
-    def __call__(self, items: Iterable[Any]) -> Iterator[Any]:
-        """The results of the items, in their order."""
-        workers = self.cluster.workers or int(self._ray.cluster_resources().get("CPU", 1))
-        waiting, submitted = iter(items), self._submitted
+    def _results(self, ray: Any, references: Iterator[Any], submitted: deque[Any]) -> Iterator[Any]:
+        """The results of tasks, in their order; ``references`` submits one whenever it is advanced."""
+        workers = self.workers or int(ray.cluster_resources().get("CPU", 1))
         while True:
-            while len(submitted) < AHEAD * workers and (item := next(waiting, None)) is not None:
-                submitted.append(self._remote.remote(self._shared, item))
+            submitted.extend(islice(references, AHEAD * workers - len(submitted)))
             if not submitted:
                 return
-            result = self._get(submitted[0])
+            result = _get(ray, submitted[0])
             submitted.popleft()
             if isinstance(result, ModelError):
                 raise result
             yield result
 
-    def _get(self, reference: Any) -> Any:
-        try:
-            return self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
-            raise error.as_instanceof_cause() from None
-        except self._ray.exceptions.RayError as error:
-            raise LimitReached(
-                f"the cluster gave up a task whose workers died {PATIENCE + 1} times: {error}. Use fewer workers, or "
-                "workers=1 to see where."
-            ) from error
+
+def _get(ray: Any, reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.as_instanceof_cause() from None
+    except ray.exceptions.RayError as error:
+        raise LimitReached(
+            f"the cluster gave up a task whose workers died {PATIENCE + 1} times: {error}. Use fewer workers, or "
+            "workers=1 to see where."
+        ) from error
 
 
 def _run_remotely(task: Task, item: Any) -> Any:

@@ -17,8 +17,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 def available() -> int | None:
     """The available memory in bytes, or None if the system does not tell."""
-    limits = [value for value in (_from_meminfo(), _from_cgroup()) if value is not None]
-    return min(limits) if limits else None
+    return min((limit for limit in (_from_meminfo(), _from_cgroup()) if limit is not None), default=None)
 
 
 def _from_meminfo() -> int | None:

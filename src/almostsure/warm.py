@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from almostsure.abstract.known.environments import known
-from almostsure.budget import certificate
 from almostsure.budget.compiled import engine
 from almostsure.budget.solve import minimal_budget
 from almostsure.crew import as_crew, cores
@@ -27,8 +26,9 @@ def main() -> None:
 
 
 def _others() -> None:
-    for module in (engine, certificate, simulate, count, qlearning):
+    for module in (engine, simulate, count, qlearning):
         module.warm_up()
+    minimal_budget(grid_family(150, seed=0), check="always")  # large enough for the compiled check
     _horizons_and_risks()
     _grids()
 

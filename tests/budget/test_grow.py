@@ -122,7 +122,7 @@ def test_interrupted_while_solving_anew(monkeypatch):
     growing = asure.budget.GrowingBudget(asure.minimal_budget(mdp))
     monkeypatch.setattr(grow, "LOCAL", 0)
     with monkeypatch.context() as patch:
-        patch.setattr("almostsure.budget.compiled.level_zero.first_sweep", stop)
+        patch.setattr("almostsure.budget.compiled.level_zero.sweep", stop)
         with pytest.raises(Interrupted, match=r"the next add\(\) or snapshot\(\) completes"):
             growing.add(2, 0, 2, 1)
     assert growing.add(2, 0, 2, 1) == (0, 1, 2)

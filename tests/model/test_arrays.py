@@ -5,12 +5,11 @@ import pytest
 
 import almostsure as asure
 from almostsure.model import arrays
-from almostsure.model.arrays import ascending, frozen, grouped, offsets, ptr_of, spans
+from almostsure.model.arrays import ascending, frozen, grouped, ptr_of, spans
 
 
 def test_offsets_groups_and_spans():
     owners = np.array([2, 0, 2, 3, 0, 2])
-    assert offsets(owners, 5).tolist() == [0, 2, 2, 5, 6, 6]
     begin, order = grouped(owners, 5)
     assert (begin.tolist(), order.tolist()) == ([0, 2, 2, 5, 6, 6], [1, 4, 0, 2, 5, 3])
     items, owner = spans(begin, np.array([2, 1, 0, 2]))

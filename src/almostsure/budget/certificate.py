@@ -103,7 +103,11 @@ def _check_kind(minimal: Any) -> None:
 
 
 class Bounded(Protocol):
-    """An object with its own check, such as the abstraction of a continuous system."""
+    """An object with its own solver and check, such as the abstraction of a continuous system."""
+
+    def minimal_budget(self, *, cap: int | None = None) -> Any:
+        """Its minimal budgets, or upper bounds on them."""
+        ...
 
     def check_upper(self, values: npt.ArrayLike) -> Any:
         """Verify upper bounds."""
@@ -301,17 +305,6 @@ def _find_plain(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:
             at = int(np.argmax(condition > 0))
             return int(condition[at]), first + at
     return 0, 0
-
-
-def warm_up() -> None:
-    """Compile the kernel of the check, or load it from the cache."""
-    from almostsure.budget.compiled.certificate import Claim, first_broken
-
-    index, nothing = np.array([0, 1], np.int32), np.zeros(1, np.int32)
-    claim = Claim(index, index, nothing, np.zeros(1, np.uint8), nothing, nothing, nothing)
-    for array in claim:
-        array.flags.writeable = False
-    first_broken(claim, INFINITE - 1, 0, 1)
 
 
 def _find_compiled(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:

@@ -20,9 +20,8 @@ from collections import defaultdict
 from typing import final
 
 import numpy as np
-import numpy.typing as npt
 
-from almostsure.budget.minimal import INFINITE, NO_CAP, Halted, MinimalBudget
+from almostsure.budget.minimal import INFINITE, NO_CAP, Answer, Halted, MinimalBudget
 from almostsure.errors import Interrupted, ModelError
 from almostsure.model.arrays import grouped, owners
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
@@ -62,19 +61,18 @@ class GrowingBudget:
         if minimal.cap is not None:
             raise ModelError(f"only a budget without a cap can grow; this one has cap={minimal.cap}. Solve without it.")
         self.mdp: MDP = minimal.mdp
-        self.of_state: npt.NDArray[np.int32] = minimal.of_state.copy()
-        self.of_choice: npt.NDArray[np.int32] = minimal.of_choice.copy()
-        self.rank: npt.NDArray[np.int64] = minimal.rank.astype(np.int64)
         self.solves = 0  # the number of changes that were not local
-        self._unfinished = False  # whether an update was interrupted, so that values may be too small
+        self._begin(minimal.mdp.support, minimal)
+
+    def _begin(self, base: Support, solved: MinimalBudget | Answer) -> None:
+        """Take the solution of all outcomes known so far, which are those of ``base``."""
+        self._base, self.of_state, self.of_choice = base, solved.of_state.copy(), solved.of_choice.copy()
+        self.rank = solved.rank.astype(np.int64)
         self._next_rank = int(self.rank.max()) + 1
         self._added: dict[int, list[tuple[int, int]]] = defaultdict(list)  # choice -> (successor, damage)
         self._leading: dict[int, list[int]] = defaultdict(list)  # state -> choices with an added outcome to it
-        self._set_base(minimal.mdp.support)
-
-    def _set_base(self, support: Support) -> None:
-        self._base = support
         self._before: tuple[Ints, Ints] | None = None  # the predecessors of all states, computed on first use
+        self._unfinished = False  # whether an update was interrupted, so that values may be too small; set last
 
     # ------------------------------------------------------------------ growing
 
@@ -98,7 +96,7 @@ class GrowingBudget:
         cost = min(int(self.of_state[target]) + harm, INFINITE)
         if cost <= self.of_choice[choice]:
             return ()
-        s = self._state_of(choice)
+        s = self.mdp.choice_state(choice)
         rest = min((int(self.of_choice[c]) for c in self.mdp.choices(s) if c != choice), default=INFINITE)
         if min(cost, rest) <= self.of_state[s]:
             self.of_choice[choice] = cost
@@ -120,9 +118,6 @@ class GrowingBudget:
 
     # ------------------------------------------------------------------ the current game
 
-    def _state_of(self, choice: int) -> int:
-        return int(np.searchsorted(self._base.choice_ptr, choice, side="right")) - 1
-
     def _outcomes(self, choice: int) -> list[tuple[int, int]]:
         begin, end = self._base.outcome_ptr[choice : choice + 2].tolist()
         known = list(zip(self._base.successor[begin:end].tolist(), self._base.damage[begin:end].tolist(), strict=True))
@@ -143,9 +138,7 @@ class GrowingBudget:
             raised = _Local(self, start).run()
         except _NotLocal:
             return self._solve_anew()
-        for choice in {c for s in raised for c in self._predecessors(s)} | {
-            c for s in raised for c in self.mdp.choices(s)
-        }:
+        for choice in {c for s in raised for c in (*self._predecessors(s), *self.mdp.choices(s))}:
             cost = max(int(self.of_state[t]) + d for t, d in self._outcomes(choice))
             self.of_choice[choice] = min(cost, INFINITE)
         return tuple(sorted(raised))
@@ -159,12 +152,7 @@ class GrowingBudget:
         except Halted:
             raise Interrupted("interrupted; the next add() or snapshot() completes the update.") from None
         raised = np.flatnonzero(answer.of_state != self.of_state)
-        self.of_state, self.of_choice, self.rank = answer.of_state, answer.of_choice, answer.rank.astype(np.int64)
-        self._next_rank = int(self.rank.max()) + 1
-        self._set_base(merged)
-        self._added.clear()
-        self._leading.clear()
-        self._unfinished = False
+        self._begin(merged, answer)
         self.solves += 1
         return tuple(raised.tolist())
 
@@ -192,26 +180,23 @@ class _Local:
         self.growing = growing
         self.dead: set[int] = set()
         self.level = -1
+        self.before: dict[int, tuple[int, int]] = {}  # value and rank of the states that died
         self.doubtful = [(int(growing.of_state[start]), start)]  # settled states that may have lost support, by level
         self.spent = 0
         self.outcomes: dict[int, list[list[tuple[int, int]]]] = {}
 
     def run(self) -> set[int]:
         value = self.growing.of_state
-        before: dict[int, int] = {}
-        rank_before: dict[int, int] = {}
         try:
             while (level := self._next_level()) is not None:
-                self._visit(level, before, rank_before)
+                self._visit(level)
             for s in self.dead:
                 value[s] = INFINITE
         except BaseException:
-            for s, v in before.items():
-                value[s] = v
-            for s, r in rank_before.items():
-                self.growing.rank[s] = r
+            for s, (v, r) in self.before.items():
+                value[s], self.growing.rank[s] = v, r
             raise
-        return {s for s, v in before.items() if value[s] != v}
+        return {s for s, (v, _) in self.before.items() if value[s] != v}
 
     def _next_level(self) -> int | None:
         value, levels = self.growing.of_state, []
@@ -233,12 +218,11 @@ class _Local:
             raise _NotLocal
         return self.outcomes[s]
 
-    def _visit(self, level: int, before: dict[int, int], rank_before: dict[int, int]) -> None:
+    def _visit(self, level: int) -> None:
         value, rank, growing = self.growing.of_state, self.growing.rank, self.growing
         self.level = level
         look = list(self.dead)
-        for s in look:
-            value[s] = level
+        value[look] = level
         self.dead.clear()
         while self.doubtful and self.doubtful[0][0] == level:
             s = heapq.heappop(self.doubtful)[1]
@@ -248,8 +232,7 @@ class _Local:
             s = look.pop()
             if value[s] != level or self._has_support(s, level):
                 continue
-            before.setdefault(s, level)
-            rank_before.setdefault(s, int(rank[s]))
+            self.before.setdefault(s, (level, int(rank[s])))
             value[s] = INFINITE
             rank[s] = growing._next_rank
             growing._next_rank += 1
@@ -265,7 +248,7 @@ class _Local:
         value = self.growing.of_state
         predecessors = self.growing._predecessors(s)
         self.spent += len(predecessors)
-        for p in {self.growing._state_of(c) for c in predecessors}:
+        for p in {self.growing.mdp.choice_state(c) for c in predecessors}:
             if value[p] == level:
                 look.append(p)
             elif level < value[p] < INFINITE:

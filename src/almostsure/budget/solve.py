@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, overload
 
 from almostsure.arguments import names_right_word, one_of
-from almostsure.budget.certificate import check_minimal_budget
+from almostsure.budget.certificate import Bounded, check_minimal_budget
 from almostsure.budget.horizon import HorizonBudget
 from almostsure.budget.minimal import Answer, Halted, MinimalBudget, cap_limit
 from almostsure.budget.plain import solve_plain
@@ -21,14 +21,6 @@ PATIENCE = 20_000_000  # outcomes that the plain engine examines before the comp
 CHECK_RATE = 2e-9  # seconds per outcome for verifying the certificate, about
 BACKENDS = ("auto", "plain", "compiled")
 CHECKS = ("auto", "always", "never")
-
-
-class Solvable(Protocol):
-    """An object with its own solver, such as the abstraction of a continuous system."""
-
-    def minimal_budget(self, *, cap: int | None = None) -> Any:
-        """Its minimal budgets, or upper bounds on them."""
-        ...
 
 
 @overload
@@ -47,12 +39,12 @@ def minimal_budget(mdp: Model, *, cap: int | None = None, horizon: int) -> Horiz
 
 
 @overload
-def minimal_budget(mdp: Solvable, *, cap: int | None = None) -> Any: ...
+def minimal_budget(mdp: Bounded, *, cap: int | None = None) -> Any: ...
 
 
 @names_right_word
 def minimal_budget(
-    mdp: Model | Solvable,
+    mdp: Model | Bounded,
     *,
     cap: int | None = None,
     horizon: int | None = None,
@@ -118,10 +110,8 @@ def _solved(mdp: MDP, cap: int | None, backend: str, check: str) -> MinimalBudge
     small = mdp.num_outcomes <= SMALL
     verify = check == "always" or (check == "auto" and (small or mdp.num_outcomes * CHECK_RATE < took / 10))
     minimal = _minimal(mdp, answer, cap, engine)
-    return _checked(mdp, minimal) if verify else minimal
-
-
-def _checked(mdp: MDP, minimal: MinimalBudget) -> MinimalBudget:
+    if not verify:
+        return minimal
     try:
         check_minimal_budget(mdp, minimal)
     except KeyboardInterrupt:

@@ -23,7 +23,7 @@ from almostsure.arguments import count, one_of
 from almostsure.errors import ArgumentError, LimitReached, ModelMismatch
 from almostsure.learn.bounds import Confidence, confidence
 from almostsure.learn.evidence import check_mu
-from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype, offsets
+from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype, ptr_of
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
@@ -354,11 +354,10 @@ class Counts:
             (self.damage[kept], is_unknown[missing].astype(np.uint8)),
         )
         successor, probability, reward, damage = (np.concatenate(parts)[order] for parts in columns)
-        ptr: Ints = offsets(choice, space.num_choices).astype(index_dtype(choice.size + 1))
         arrays = Arrays(
             choice_ptr=space.choice_ptr,
             choice_action=space.choice_action,
-            outcome_ptr=ptr,
+            outcome_ptr=ptr_of(np.bincount(choice, minlength=space.num_choices)),
             successor=successor.astype(index_dtype(space.num_states)),
             probability=probability,
             reward=reward,

@@ -126,11 +126,6 @@ def ascending(values: Ints) -> Ints:
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
 
 
-def offsets(owners: Ints, count: int) -> Ints:
-    """Offsets of the items of each of ``count`` owners, with items sorted by owner, [count + 1]."""
-    return np.append(0, np.cumsum(np.bincount(owners, minlength=count), dtype=np.int64))
-
-
 def owners(ptr: Ints) -> Ints:
     """The owner of each item; owner i has the items ``ptr[i] … ptr[i + 1] − 1``."""
     return np.repeat(np.arange(ptr.size - 1, dtype=index_dtype(ptr.size - 1)), np.diff(ptr))
@@ -144,7 +139,7 @@ def ptr_of(lengths: npt.ArrayLike) -> Ints:
 
 def grouped(owners: Ints, count: int) -> tuple[Ints, Ints]:
     """Offsets of the items of each owner, and the items sorted by owner, such as the predecessors of each state."""
-    return offsets(owners, count), np.argsort(owners, kind="stable")
+    return np.append(0, np.cumsum(np.bincount(owners, minlength=count))), np.argsort(owners, kind="stable")
 
 
 def spans(ptr: Ints, owners: Ints) -> tuple[Ints, Ints]:

@@ -96,6 +96,13 @@ class MDP(Space):
         The states of a learned model that cannot be observed, and a function from observations to states: see
         :class:`almostsure.model.space.Space`.
 
+    Attributes
+    ----------
+    outcome_ptr
+        Offsets of each choice's outcomes, [num_choices + 1].
+    successor, probability, reward, damage
+        Next state, probability, reward and damage of each outcome, [num_outcomes].
+
     Examples
     --------
     >>> import almostsure as asure
@@ -106,10 +113,15 @@ class MDP(Space):
     [Outcome(next_state=1, probability=1.0, reward=5.0, damage=2)]
     """
 
-    __slots__ = ("arrays", "origin")
+    __slots__ = ("arrays", "damage", "origin", "outcome_ptr", "probability", "reward", "successor")
 
     arrays: Arrays
     origin: Origin
+    outcome_ptr: Ints  # [num_choices + 1]
+    successor: Ints  # [num_outcomes]
+    probability: Floats  # [num_outcomes]
+    reward: Floats  # [num_outcomes]
+    damage: npt.NDArray[np.uint8]  # [num_outcomes]
 
     def __init__(
         self,
@@ -120,6 +132,8 @@ class MDP(Space):
         **naming: Unpack[Naming],
     ) -> None:
         self.arrays, self.origin = arrays, origin or Origin()
+        self.outcome_ptr, self.successor = arrays.outcome_ptr, arrays.successor
+        self.probability, self.reward, self.damage = arrays.probability, arrays.reward, arrays.damage
         super().__init__(choice_ptr=arrays.choice_ptr, choice_action=arrays.choice_action, initial=initial, **naming)
         check_outcomes(arrays, self.describe_choice)
         _check_origin(self.origin, self)
@@ -156,35 +170,9 @@ class MDP(Space):
         return int(self.damage.max())
 
     @property
-    def outcome_ptr(self) -> Ints:
-        """Offsets of each choice's outcomes, [num_choices + 1]."""
-        return self.arrays.outcome_ptr
-
-    @property
-    def successor(self) -> Ints:
-        """Next state of each outcome, [num_outcomes]."""
-        return self.arrays.successor
-
-    @property
-    def probability(self) -> Floats:
-        """Probability of each outcome, [num_outcomes]."""
-        return self.arrays.probability
-
-    @property
-    def reward(self) -> Floats:
-        """Reward of each outcome, [num_outcomes]."""
-        return self.arrays.reward
-
-    @property
-    def damage(self) -> npt.NDArray[np.uint8]:
-        """Damage of each outcome, [num_outcomes]."""
-        return self.arrays.damage
-
-    @property
     def support(self) -> Support:
-        """Successors and damages, all that k* depends on.  Shares the model's memory."""
-        a = self.arrays
-        return Support(choice_ptr=a.choice_ptr, outcome_ptr=a.outcome_ptr, successor=a.successor, damage=a.damage)
+        """Successors and damages, all that k* depends on."""
+        return self.arrays
 
     @property
     def nbytes(self) -> int:
@@ -199,9 +187,9 @@ class MDP(Space):
 
     def columns(self) -> Columns:
         """The six columns of the model's outcomes, choice by choice."""
-        a, choice = self.arrays, self.outcome_choices()
-        state, action = self.choice_states()[choice], a.choice_action[choice]
-        return Columns(state, action, a.successor, a.probability, a.reward, a.damage)
+        choice = self.outcome_choices()
+        state, action = self.choice_states()[choice], self.choice_action[choice]
+        return Columns(state, action, self.successor, self.probability, self.reward, self.damage)
 
     def show_damage(self, damage: int) -> str:
         """A damage or budget as messages show it: if the file's damage was scaled, also in the unit of the file."""
@@ -226,9 +214,8 @@ class MDP(Space):
         """The possible outcomes of ``action`` at ``state``."""
         c = self.choice(state, action)
         where = slice(int(self.outcome_ptr[c]), int(self.outcome_ptr[c + 1]))
-        a = self.arrays
-        columns = (a.successor[where], a.probability[where], a.reward[where], a.damage[where])
-        return [Outcome(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+        columns = self.successor, self.probability, self.reward, self.damage
+        return [Outcome(*row) for row in zip(*(column[where].tolist() for column in columns), strict=True)]
 
     # ------------------------------------------------------------------ identity and files
 

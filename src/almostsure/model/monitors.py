@@ -228,7 +228,10 @@ class Refill:
 
     def stations(self, mdp: MDP) -> Bools:
         """A mask of the states that fill it up, [num_states]."""
-        fills = mdp.label(self.at) if isinstance(self.at, str) else _holds(mdp, self.at)
+        if isinstance(self.at, str):
+            fills = mdp.label(self.at)
+        else:
+            fills = np.isin(np.arange(mdp.num_states), [mdp.state(state) for state in self.at])
         if not fills.any():
             raise ModelError("at must name one or more states that fill up the tank; got none")
         return fills
@@ -365,12 +368,6 @@ def amounts(mdp: MDP, given: Any, what: str) -> Ints:
 def _by_value(values: Ints) -> tuple[Ints, list[Any]]:
     letters, numbers = np.unique(values, return_inverse=True)
     return numbers, letters.tolist()
-
-
-def _holds(mdp: MDP, states: Iterable[int | str]) -> Bools:
-    result = np.zeros(mdp.num_states, np.bool_)
-    result[[mdp.state(state) for state in states]] = True
-    return result
 
 
 def verdict_of(result: Any) -> tuple[Any, int | None]:

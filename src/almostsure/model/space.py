@@ -285,20 +285,17 @@ class Space:
         return _index("state", state, self.num_states)
 
     def _state_by_name(self, name: str) -> int:
-        if self.state_names is None:
-            extra = {END: self.end, UNKNOWN: self.unknown}.get(name)
-            if extra is not None:
-                return extra
-            if self._variables and (values := split_values(name)):
-                return state_with(self._variables, values, None)
-            raise UnknownName("state", name, (), f"This model's states have no names; use 0 … {self.num_states - 1}.")
         if self._state_index is None:
-            self._state_index = {n: i for i, n in enumerate(self.state_names)}
-        if name not in self._state_index:
-            if self._variables and (values := split_values(name)):
-                return state_with(self._variables, values, self.state_names)
-            raise unknown_name("state", name, self.state_names)
-        return self._state_index[name]
+            extra = {END: self.end, UNKNOWN: self.unknown} if self.state_names is None else {}
+            named = {name: state for state, name in enumerate(self.state_names or ())}
+            self._state_index = named | {name: state for name, state in extra.items() if state is not None}
+        if name in self._state_index:
+            return self._state_index[name]
+        if self._variables and (values := split_values(name)):
+            return state_with(self._variables, values, self.state_names)
+        if self.state_names is None:
+            raise UnknownName("state", name, (), f"This model's states have no names; use 0 … {self.num_states - 1}.")
+        raise unknown_name("state", name, self.state_names)
 
     def label(self, name: str) -> Bools:
         """A mask of the states that carry a label, [num_states]."""

@@ -14,36 +14,6 @@ from almostsure.budget.compiled.parts import ALIVE, DAMAGE_BITS, DAMAGE_MASK, DO
 from almostsure.kernels import njit
 
 
-@njit(cache=True, borrows=True, nogil=True)
-def measure(game, doomed):
-    """The numbers of choices and outcomes of the doomed states, and of the outcomes of their longest choice."""
-    choice_ptr, outcome_ptr, _, _ = game
-    choices = 0
-    outcomes = 0
-    longest = 0
-    for s in range(unsigned(doomed.size)):
-        if doomed[s] == DOOMED:
-            first, last = unsigned(choice_ptr[s]), unsigned(choice_ptr[s + unsigned(1)])
-            choices += last - first
-            outcomes += np.int64(outcome_ptr[last]) - np.int64(outcome_ptr[first])
-            for c in range(first, last):
-                longest = max(longest, np.int64(outcome_ptr[c + unsigned(1)]) - np.int64(outcome_ptr[c]))
-    return np.int64(choices), outcomes, longest
-
-
-@njit(cache=True, borrows=True, nogil=True, inner=True)
-def number_doomed(doomed, local, states):
-    """Number the doomed states from 1; returns their number plus 1."""
-    count = 1
-    states[0] = NOWHERE
-    for s in range(doomed.size):
-        if doomed[s] == DOOMED:
-            local[s] = count
-            states[count] = s
-            count += 1
-    return count
-
-
 @njit(cache=True, borrows=True, nogil=True, inner=True)
 def damaging_first(outcome, begin, end):
     """Move the damaging outcomes of a choice to its front."""
@@ -55,7 +25,7 @@ def damaging_first(outcome, begin, end):
 
 
 @njit(cache=True, borrows=True, nogil=True)
-def extract(game, doomed, value, local, states, small):
+def extract(game, doomed, value, local, states, left, small):
     """Copy the doomed states into a compact game.
 
     Returns its numbers of states, choices and outcomes, and the sum over states of the outcomes of the longest choice.
@@ -63,20 +33,20 @@ def extract(game, doomed, value, local, states, small):
     An outcome is one integer, with its damage in the low bits, so that both are read together.  A choice with many
     outcomes has the damaging ones in front; outcomes before ``reached`` are known to stay good.
 
-    Local state 0 stands for all states of value 0.  Then come the doomed states (listed in ``states``, with ``local``
-    as the inverse), then the peeled states of finite value that they lead to.  Choices that lead to a peeled state of
-    value ∞ are left out: no state can ever rely on them.
+    Local state 0 stands for all states of value 0.  Then come the ``left`` doomed states, which ``states`` lists, with
+    ``local`` as the inverse, and then the peeled states of finite value that they lead to.  Choices that lead to a
+    peeled state of value ∞ are left out: no state can ever rely on them.
     """
     choice_ptr, outcome_ptr, successor, damage = game
     small_choice_ptr, small_outcome_ptr, small_outcome, reached = small
-    num_states = number_doomed(doomed, local, states)
+    num_states = left + 1
     small_choice_ptr[0] = 0
     small_choice_ptr[1] = 0
     small_outcome_ptr[0] = 0
     choices = 0
     outcomes = 0
     widest = 0
-    for i in range(1, num_states):
+    for i in range(1, left + 1):
         s = states[i]
         wide = 0
         for c in range(choice_ptr[s], choice_ptr[s + 1]):

@@ -6,16 +6,16 @@ for models large enough to be worth loading a compiler.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.compiled import compact, higher_levels, level_zero, parts, peeling
-from almostsure.budget.compiled.parts import Board, Doom, Game, Scratch, Small, Watch
+from almostsure.budget.compiled.parts import Board, Game, Hope, Scratch, Small, Watch
 from almostsure.budget.minimal import NO_CAP, Answer, Halted
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Ints, Support, index_dtype
@@ -26,9 +26,10 @@ SLOW_SWEEPS = 8  # sweeps that doom few states, after which ``spread`` takes ove
 FEW = 1 / 16  # the fraction of the states that are alive below which a sweep dooms few
 PATIENCE = 1 << 21  # states examined between two reports
 THREADS = 2
-ROUNDS = 4  # rounds of ``rule_out``, after which the remaining states are settled level by level
+ROUNDS = 4  # rounds of sweeps, after which the remaining states are settled level by level
 
 
+@functools.cache
 def warm_up() -> None:
     """Compile the kernels, or load them from the cache, on a model that needs all of them."""
     support = Support(
@@ -38,39 +39,29 @@ def warm_up() -> None:
         damage=np.array([0, 1, 0, 1, 1], np.uint8),
     )
     with ThreadPoolExecutor(THREADS) as pool:
-        run = _Run(_narrow(support), NO_CAP, pool)
-        run._spread(np.array([0, 1, 2, 4], np.int32), 0)
-        run.value = np.zeros(4, np.int32)
-        run._rule_out()
+        run = _Run(support, NO_CAP, pool)
+        run._spread(Hope(run.doomed, np.array([0, 1, 2, 4], np.int32), run.rank), 0)
     _solve(support, cap=NO_CAP, report=lambda _level, _settled: None)
-
-
-_is_warm = False
 
 
 def solve_levels(support: Support, *, cap: int, report: Report) -> Answer:
     """k* by levels, compiled.  KeyboardInterrupt becomes :class:`Halted` with the levels that are complete."""
-    global _is_warm
-    if not _is_warm:
-        try:
-            warm_up()
-        except Halted:  # its answer belongs to the small model
-            raise Halted(None) from None
-        _is_warm = True
+    try:
+        warm_up()
+    except Halted:  # its answer belongs to the small model
+        raise Halted(None) from None
     return _solve(support, cap=cap, report=report)
 
 
 def _solve(support: Support, *, cap: int, report: Report) -> Answer:
     with ThreadPoolExecutor(THREADS) as pool:
-        run = _Run(_narrow(support), cap, pool)
+        run = _Run(support, cap, pool)
         try:
             run.level_zero(report)
             run.higher_levels(report)
-            answer = run.answer(complete=True)
+            return run.answer(cap)
         except KeyboardInterrupt:
-            raise Halted(run.answer(complete=False)) from None
-    assert answer is not None  # every level is complete
-    return answer
+            raise Halted(run.answer(run.level) if run.level >= 0 else None) from None
 
 
 def estimate(support: Support) -> int:
@@ -96,7 +87,7 @@ def _index(support: Support) -> type[np.int32] | type[np.int64]:
     return index_dtype(max(3 * support.num_states, support.num_choices, pool))
 
 
-def _narrow(support: Support) -> Support:
+def _narrow(support: Support) -> Game:
     """The support with the narrowest index types, read-only: kernels are compiled once per combination of types."""
 
     def fit(array: Ints, dtype: npt.DTypeLike) -> Any:
@@ -104,7 +95,7 @@ def _narrow(support: Support) -> Support:
         narrow.flags.writeable = False
         return narrow
 
-    return Support(
+    return Game(
         choice_ptr=fit(support.choice_ptr, index_dtype(support.num_choices + 1)),
         outcome_ptr=fit(support.outcome_ptr, index_dtype(support.num_outcomes + 1)),
         successor=fit(support.successor, index_dtype(support.num_states)),
@@ -112,28 +103,17 @@ def _narrow(support: Support) -> Support:
     )
 
 
-@dataclass(eq=False)
 class _Run:
-    game: Support
-    cap: int
-    pool: ThreadPoolExecutor
-    level: int = -1  # the last level that is complete
-    value: npt.NDArray[np.int32] = field(init=False)
-    doomed: npt.NDArray[np.uint8] = field(init=False)
-    rank: npt.NDArray[Any] = field(init=False)
-    of_choice: npt.NDArray[np.int32] = field(init=False)
+    value: npt.NDArray[np.int32]  # set when it is valid as a partial result after Ctrl-C
 
-    def __post_init__(self) -> None:
-        states = self.game.num_states
-        self.index = _index(self.game)
-        self.doomed = np.zeros(states, np.uint8)
-        self.rank = np.zeros(states, self.index)
-        self.of_choice = np.empty(self.game.num_choices, np.int32)
-
-    @property
-    def _game(self) -> Game:
-        g = self.game
-        return Game(g.choice_ptr, g.outcome_ptr, g.successor, g.damage)
+    def __init__(self, support: Support, cap: int, pool: ThreadPoolExecutor) -> None:
+        self.support, self.cap, self.pool = support, cap, pool
+        self.game = _narrow(support)
+        self.level = -1  # the last level that is complete
+        self.index = _index(support)
+        self.doomed = np.full(support.num_states, parts.HOPED, np.uint8)  # after level 0: ALIVE, DOOMED or PEELED
+        self.rank = np.zeros(support.num_states, self.index)
+        self.of_choice = np.empty(support.num_choices, np.int32)
 
     def _in_parts(self, work: Callable[[int, int, int], Any], size: int) -> list[Any]:
         """Call ``work(part, first, beyond)`` for each part of ``range(size)``, in parallel."""
@@ -144,40 +124,48 @@ class _Run:
 
     def level_zero(self, report: Report) -> None:
         """Find the doomed states: those with k* above 0."""
-        states = self.game.num_states
-        relies = np.empty(states, self.game.choice_ptr.dtype)
+        states = self.support.num_states
+        hope = Hope(self.doomed, np.empty(states, self.game.choice_ptr.dtype), self.rank)
         # peeled states must have the smallest ranks, then those that are ruled out: two ranges are reserved for them
         base = 2 * states
-        dead = count = self._sweep(level_zero.first_sweep, relies, base)
-        forward, slow = False, 0
-        while count and dead < states:
-            report(0, states - dead)
-            if slow == SLOW_SWEEPS:
-                dead += self._spread(relies, base + dead)
-                break
-            count = self._sweep(level_zero.sweep, relies, base + dead, forward)
-            dead, forward, slow = dead + count, not forward, slow + (count < FEW * (states - dead))
+        dead, complete = self._sweeps(hope, base, states, lambda lost: report(0, states - lost))
+        if not complete:
+            dead += self._spread(hope, base + dead)
+        self.doomed &= 1  # HOPED becomes ALIVE, and LOST becomes DOOMED
         self.next_rank = base + dead
         self.num_doomed = dead
         self.level = 0
 
-    def _sweep(self, kernel: Callable[..., int], relies: Ints, next_rank: int, *order: bool) -> int:
-        """One sweep in two halves in parallel, each of which only sees the other's doomed states before the sweep.
+    def _sweeps(self, hope: Hope, base: int, hoped: int, report: Callable[[int], None]) -> tuple[int, bool]:
+        """Sweep until no state is lost any more; returns how many are, and False if it became slow before."""
+        lost = count = self._sweep(hope, base, again=False, forward=True)
+        forward, slow = False, 0
+        while count and lost < hoped:
+            report(lost)
+            if slow == SLOW_SWEEPS:
+                return lost, False
+            count = self._sweep(hope, base + lost, again=True, forward=forward)
+            lost, forward, slow = lost + count, not forward, slow + (count < FEW * (hoped - lost))
+        return lost, True
 
-        Neither half dooms a state because of a new one of the other half, so both may use the same ranks.
+    def _sweep(self, hope: Hope, next_rank: int, *, again: bool, forward: bool) -> int:
+        """One sweep in two halves in parallel, each of which only sees the other's lost states before the sweep.
+
+        Neither half loses a state because of a new one of the other half, so both may use the same ranks.
         """
-        states = self.game.num_states
-        copies = self.doomed, self.doomed.copy()  # the second half is only written in the copy
+        copies = hope.kind, hope.kind.copy()  # the second half is only written in the copy
 
         def half(i: int, first: int, beyond: int) -> int:
-            return kernel(self._game, Doom(copies[i], relies, self.rank), next_rank, first, beyond, *order)
+            part = hope._replace(kind=copies[i])
+            return int(level_zero.sweep(self.game, part, next_rank, first, beyond, again, forward))
 
-        count = int(sum(self._in_parts(half, states)))
-        self.doomed[_edges(states)[1] :] = copies[1][_edges(states)[1] :]
+        count = int(sum(self._in_parts(half, hope.kind.size)))
+        middle = _edges(hope.kind.size)[1]
+        hope.kind[middle:] = copies[1][middle:]
         return count
 
-    def _spread(self, relies: Ints, next_rank: int) -> int:
-        states, outcomes = self.game.num_states, self.game.num_outcomes
+    def _spread(self, hope: Hope, next_rank: int) -> int:
+        states, outcomes = self.support.num_states, self.support.num_outcomes
         watch = Watch(
             watchers=np.full(states, parts.NOWHERE, self.index),
             following=np.empty(outcomes, self.index),
@@ -185,35 +173,39 @@ class _Run:
             choice=np.empty(outcomes, self.index),
             stack=np.empty(states + 1, self.index),
         )
-        return int(level_zero.spread(self._game, Doom(self.doomed, relies, self.rank), next_rank, watch))
+        return int(level_zero.spread(self.game, hope, next_rank, watch))
 
     # ------------------------------------------------------------------ levels above 0
 
     def higher_levels(self, report: Report) -> None:
         """Settle the doomed states."""
-        states = self.game.num_states
+        states = self.support.num_states
         node = np.full(2 * states, parts.NOWHERE, self.index)
         np.negative(self.doomed, out=node[::2], dtype=self.index, casting="unsafe")  # 0 if settled, else UNSETTLED
         reached = np.empty(states, self.index)
         # ``of_choice`` is not used before the end, so its memory is used here
         order = self.of_choice if self.index is np.int32 else np.empty(self.num_doomed, self.index)
-        strides = int(peeling.stride(self.game.choice_ptr)), int(peeling.stride(self.game.outcome_ptr))
-        peeled = peeling.peel(strides, self._game, self.doomed, node, reached, order, self.cap)
+        strides = peeling.stride(self.game.choice_ptr), peeling.stride(self.game.outcome_ptr)
+        peeled = peeling.peel(strides, self.game, self.doomed, node, reached, order, self.cap)
         if peeled < 0:
             raise _too_large()
         del reached, order
         peeling.unzip(node, self.doomed, self.rank)
         node.resize(states, refcheck=False)  # in place: a copy would raise the peak of memory
-        self.value = node.astype(np.int32, copy=False)  # set here, when it is valid as a partial result after Ctrl-C
+        self.value = node.astype(np.int32, copy=False)
         left = self.num_doomed - peeled
         if left == states or self.cap == 0:  # all are ∞, or all that is left is above the cap
             left = 0
         elif left > states / 2:
             left -= self._rule_out()
-        if left:
-            self._run_compact(left, report)
-        else:
+        if not left:
             self.level = self.cap
+            return
+        small = _Compact(self)
+        try:
+            small.run(self.cap, report)
+        finally:  # settled values are exact, also after an interruption
+            self.level = small.scatter()
 
     def _rule_out(self) -> int:
         """If most states are doomed, most of them are ∞: find those first; returns their number.
@@ -224,78 +216,61 @@ class _Run:
         is_doomed = self.doomed == parts.DOOMED
         kind = np.where(is_doomed, np.uint8(parts.HOPED), np.uint8(parts.FINITE))
         kind[(self.value == parts.INFINITE) & ~is_doomed] = parts.LOST
-        relies, rank = np.empty(kind.size, self.game.choice_ptr.dtype), np.empty_like(self.rank)
+        hope = Hope(kind, np.empty(kind.size, self.game.choice_ptr.dtype), np.empty_like(self.rank))
         for _ in range(ROUNDS):
             hoped = int(np.count_nonzero(kind == parts.HOPED))
-            lost = self._lose(kind, relies, rank, hoped)
-            if lost is None:
+            lost, complete = self._sweeps(hope, kind.size, hoped, lambda _: None)
+            if not complete:
                 return 0
             if lost == hoped:
                 ruled_out = is_doomed & (kind == parts.LOST)
-                self.rank[ruled_out] = rank[ruled_out]
+                self.rank[ruled_out] = hope.rank[ruled_out]
                 self.doomed[ruled_out] = parts.PEELED
                 return lost
             kind[kind == parts.HOPED] = parts.FINITE
             kind[is_doomed & (kind == parts.LOST)] = parts.HOPED
         return 0
 
-    def _lose(self, kind: Any, relies: Ints, rank: Ints, hoped: int) -> int | None:
-        """One round; returns the number of lost states, or None if it takes too many sweeps."""
-        lost = count = slow = 0
-        first, forward = True, True
-        while first or (count and lost < hoped):
-            if slow == SLOW_SWEEPS:
-                return None
-            count = peeling.rule_out(self._game, kind, relies, rank, kind.size + lost, forward, first)
-            lost, first, forward, slow = lost + count, False, not forward, slow + (count < FEW * (hoped - lost))
-        return int(lost)
-
-    def _run_compact(self, left: int, report: Report) -> None:
-        small = _Compact(self, left)
-        try:
-            small.run(self.cap, report)
-        finally:  # settled values are exact, also after an interruption
-            self.level = small.scatter()
-
     # ------------------------------------------------------------------ the answer
 
-    def answer(self, *, complete: bool) -> Answer | None:
-        """The budgets, INFINITE above the last complete level; None if level 0 is not complete."""
-        if self.level < 0:
-            return None
+    def answer(self, cap: int) -> Answer:
+        """The budgets, INFINITE above ``cap``, which must be a complete level."""
         if not hasattr(self, "value"):  # interrupted while peeling
             self.value = np.where(self.doomed == parts.ALIVE, np.int32(0), parts.INFINITE)
 
         def part(_: int, first: int, beyond: int) -> None:
-            level_zero.choice_values(self._game, self.value, first, beyond, self.of_choice)
+            level_zero.choice_values(self.game, self.value, first, beyond, self.of_choice)
 
-        self._in_parts(part, self.game.num_choices)
-        cap = self.cap if complete else self.level
+        self._in_parts(part, self.support.num_choices)
         return Answer(of_state=self.value, of_choice=self.of_choice, rank=self.rank, cap=cap).capped()
 
 
 class _Compact:
     """The game that remains after level 0 and peeling, and the run of ``advance`` on it."""
 
-    def __init__(self, run: _Run, left: int) -> None:
+    def __init__(self, run: _Run) -> None:
         self.run_of = run
-        game = run.game
-        local = np.full(game.num_states, parts.NOWHERE, run.index)
-        choices, outcomes, longest = compact.measure(run._game, run.doomed)
-        peeled = int(np.count_nonzero(run.doomed == parts.PEELED))
-        count = 1 + left + min(peeled, outcomes)
+        doomed = np.flatnonzero(run.doomed == parts.DOOMED)
+        self.left = left = doomed.size
+        first, last = run.game.choice_ptr[doomed], run.game.choice_ptr[doomed + 1]
+        choices = int(np.sum(last - first, dtype=np.int64))
+        outcomes = int(np.sum(run.game.outcome_ptr[last] - run.game.outcome_ptr[first], dtype=np.int64))
+        count = 1 + left + min(int(np.count_nonzero(run.doomed == parts.PEELED)), outcomes)
         packed = index_dtype(count << parts.DAMAGE_BITS)
+        local = np.full(run.support.num_states, parts.NOWHERE, run.index)
+        local[doomed] = np.arange(1, left + 1)
         self.states = np.empty(count, run.index)
+        self.states[0], self.states[1 : left + 1] = parts.NOWHERE, doomed
+        del doomed, first, last
         small = Small(
             choice_ptr=np.empty(left + 2, run.index),
             outcome_ptr=np.empty(choices + 1, run.index),
             outcome=np.empty(outcomes, packed),
-            reached=np.empty(choices if longest > parts.MANY else 0, run.index),
+            reached=np.empty(choices, run.index),  # takes memory only where it is written
         )
-        count, choices, size, widest = compact.extract(run._game, run.doomed, run.value, local, self.states, small)
+        count, choices, size, widest = compact.extract(run.game, run.doomed, run.value, local, self.states, left, small)
         del local
         self.states = self.states[:count]
-        self.left = left
         small = small._replace(outcome_ptr=small.outcome_ptr[: choices + 1], outcome=small.outcome[:size])
         self._set_up(small, count, choices, widest + widest // 4)
 
@@ -329,7 +304,7 @@ class _Compact:
     def run(self, cap: int, report: Report) -> None:
         """Run the levels up to ``cap``."""
         higher_levels.file_witnesses(self.board, self.left)
-        settled_before = self.run_of.game.num_states - self.left
+        settled_before = self.run_of.support.num_states - self.left
         status = parts.MORE
         while status in (parts.MORE, parts.WIDEN):
             if status == parts.WIDEN:

@@ -33,10 +33,23 @@ from almostsure.budget.compiled.parts import (
 from almostsure.kernels import njit
 
 
+@njit(cache=True, borrows=True, nogil=True, inline="always")
+def file_under(board, c, t, d, level):
+    """File a choice under its witness, of damage ``d``, or if that was settled before ``level``, where it falls due."""
+    value, filed, card, harm, due = board.value, board.filed, board.card, board.harm, board.due
+    harm[c] = d
+    if value[t] < level:
+        at = (np.int64(value[t]) + d) % BUCKETS
+        card[2 * c], due[at] = due[at], c
+    else:
+        at = 2 * t + (d > 0)
+        card[2 * c], filed[at] = filed[at], c
+
+
 @njit(cache=True, borrows=True, nogil=True)
 def file_witnesses(board, num_doomed):
     """File every choice of the compact game under the witness that is likely to stay bad for the most levels."""
-    choice_ptr, outcome_ptr, outcome, _, value, rank, filed, card, harm, due = board
+    choice_ptr, outcome_ptr, outcome, _, value, rank, _, card, _, _ = board
     for s in range(1, num_doomed + 1):
         for c in range(choice_ptr[s], choice_ptr[s + 1]):
             witness = np.int64(NOWHERE)
@@ -50,15 +63,9 @@ def file_witnesses(board, num_doomed):
                     break
                 elif witness == NOWHERE and rank[t] < rank[s]:
                     witness = np.int64(j)
-            t = np.int64(outcome[witness] >> DAMAGE_BITS)
-            d = outcome[witness] & DAMAGE_MASK
             card[2 * c + 1] = s
-            harm[c] = d
-            if t == 0:
-                card[2 * c], due[d] = due[d], c
-            else:
-                at = 2 * t + (d > 0)
-                card[2 * c], filed[at] = filed[at], c
+            t, d = np.int64(outcome[witness] >> DAMAGE_BITS), np.int64(outcome[witness] & DAMAGE_MASK)
+            file_under(board, c, t, d, 1)
 
 
 @njit(cache=True, borrows=True, nogil=True, inline="always")
@@ -69,7 +76,7 @@ def collect(board, queue, level, events, first, last):
     (an event) or under a queued state.  If such a choice has no other witness, its state is queued, with the tentative
     value.
     """
-    _, outcome_ptr, outcome, reached, value, rank, filed, card, harm, due = board
+    _, outcome_ptr, outcome, reached, value, rank, filed, card, _, due = board
     queued = 0
     source = first - last - 1  # first the choices that are due, then the events, then the growing queue
     while source < queued:
@@ -102,13 +109,7 @@ def collect(board, queue, level, events, first, last):
                         continue
                     # a damage-free witness must have died earlier, since two states must not justify each other
                     if v + d > level and (d > 0 or v != INFINITE or rank[t] < rank[s]):
-                        harm[c] = d
-                        if v < level:  # settled before, so it is known when the witness falls due
-                            at = (v + d) % BUCKETS
-                            card[2 * c], due[at] = due[at], c
-                        else:
-                            at = 2 * t + (d > 0)
-                            card[2 * c], filed[at] = filed[at], c
+                        file_under(board, c, t, d, level)
                         found = True
                         break
                 if not found:
@@ -147,7 +148,7 @@ def decide(board, scratch, next_rank, queued, level):
     A suspect relies on its first good choice, and registers with the suspects that this leads to; the bad choices
     before it are filed.  A suspect without a good choice dies and notifies its watchers, which resume their search.
     """
-    choice_ptr, outcome_ptr, outcome, reached, value, rank, filed, card, harm, due = board
+    choice_ptr, outcome_ptr, outcome, reached, value, rank, _, card, _, _ = board
     relies, watchers, pool_next, pool_choice, queue, dead = scratch
     num_dead = woken = pooled = 0
     for i in range(queued):
@@ -165,14 +166,8 @@ def decide(board, scratch, next_rank, queued, level):
                         j += 1
                     if j == end:
                         break
-                    t = np.int64(outcome[j] >> DAMAGE_BITS)
-                    harm[c] = outcome[j] & DAMAGE_MASK
-                    if value[t] < level:
-                        at = (np.int64(value[t]) + np.int64(harm[c])) % BUCKETS
-                        card[2 * c], due[at] = due[at], c
-                    else:
-                        at = 2 * t + (harm[c] > 0)
-                        card[2 * c], filed[at] = filed[at], c
+                    t, d = np.int64(outcome[j] >> DAMAGE_BITS), np.int64(outcome[j] & DAMAGE_MASK)
+                    file_under(board, c, t, d, level)
                 c += 1
             if c == last:
                 value[s] = INFINITE

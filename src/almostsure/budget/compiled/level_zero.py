@@ -11,58 +11,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from almostsure.budget.compiled.parts import DOOMED, INFINITE, NOWHERE, unsigned
+from almostsure.budget.compiled.parts import HOPED, INFINITE, LOST, NOWHERE, unsigned
 from almostsure.kernels import njit
 
 
 @njit(cache=True, borrows=True, nogil=True)
-def first_sweep(game, doom, next_rank, first, beyond):
-    """Examine the states ``first … beyond − 1`` once; returns the number of newly doomed ones."""
-    choice_ptr, outcome_ptr, successor, damage = game
-    doomed, relies, rank = doom
-    one = unsigned(1)
-    count = 0
-    for s in range(unsigned(first), unsigned(beyond)):
-        last = unsigned(choice_ptr[s + one])
-        c = unsigned(choice_ptr[s])
-        while c < last:
-            j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
-            while j < end and not (damage[j] or doomed[unsigned(successor[j])]):
-                j += one
-            if j == end:
-                break
-            c += one
-        if c < last:
-            relies[s] = c
-        else:
-            doomed[s] = DOOMED
-            rank[s] = next_rank + count
-            count += 1
-    return count
+def sweep(game, hope, next_rank, first, beyond, again, forward):
+    """Examine the hoped states ``first … beyond − 1``, forward or backward; returns the number of newly lost ones.
 
-
-@njit(cache=True, borrows=True, nogil=True)
-def sweep(game, doom, next_rank, first, beyond, forward):
-    """Examine those of them that are not doomed, forward or backward; returns the number of newly doomed ones."""
+    If they were examined before (``again``), only those are of interest that rely on a choice that has turned bad.
+    """
     choice_ptr, outcome_ptr, successor, damage = game
-    doomed, relies, rank = doom
+    kind, relies, rank = hope
     one = unsigned(1)
     count = 0
     for i in range(unsigned(beyond - first)):
         s = unsigned(first) + i if forward else unsigned(beyond) - one - i
-        if doomed[s]:
+        if kind[s] != HOPED:
             continue
-        c = unsigned(relies[s])
-        bad = np.uint8(0)  # no branches, since this runs over all states; the choice has no damage
-        for j in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])):
-            bad |= doomed[unsigned(successor[j])]
-        if not bad:
-            continue
-        last = unsigned(choice_ptr[s + one])
-        c += one
+        c, last = unsigned(choice_ptr[s]), unsigned(choice_ptr[s + one])
+        if again:
+            c = unsigned(relies[s])
+            bad = np.uint8(0)  # no branches, since this runs over all states; its damage leads to finite states
+            for j in range(unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])):
+                bad |= kind[unsigned(successor[j])]
+            if not bad & 1:
+                continue
+            c += one
         while c < last:
             j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
-            while j < end and not (damage[j] or doomed[unsigned(successor[j])]):
+            while j < end and not ((damage[j] and kind[unsigned(successor[j])]) or kind[unsigned(successor[j])] & 1):
                 j += one
             if j == end:
                 break
@@ -70,38 +48,40 @@ def sweep(game, doom, next_rank, first, beyond, forward):
         if c < last:
             relies[s] = c
         else:
-            doomed[s] = DOOMED
+            kind[s] = LOST
             rank[s] = next_rank + count
             count += 1
     return count
 
 
 @njit(cache=True, borrows=True, nogil=True)
-def spread(game, doom, next_rank, watch):
+def spread(game, hope, next_rank, watch):
     """Finish level 0 if sweeps take too long: each state registers with the successors that it relies on."""
     choice_ptr, outcome_ptr, successor, damage = game
-    doomed, relies, rank = doom
+    kind, relies, rank = hope
     watchers, following, pool_state, pool_choice, stack = watch
     one = unsigned(1)
     count = 0
     pooled = 0
-    for i in range(unsigned(doomed.size)):
+    for i in range(unsigned(kind.size)):
         s = unsigned(i)
         depth = 0
         relied = NOWHERE  # the choice for which the state registered; it is skipped if it relies on another by now
         while True:
-            if not doomed[s] and (relied == NOWHERE or relied == np.int64(relies[s])):
+            if kind[s] == HOPED and (relied == NOWHERE or relied == np.int64(relies[s])):
                 last = unsigned(choice_ptr[s + one])
                 c = unsigned(relies[s])
                 while c < last:
                     j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
-                    while j < end and not (damage[j] or doomed[unsigned(successor[j])]):
+                    while j < end and not (
+                        (damage[j] and kind[unsigned(successor[j])]) or kind[unsigned(successor[j])] & 1
+                    ):
                         j += one
                     if j == end:
                         break
                     c += one
                 if c == last:
-                    doomed[s] = DOOMED
+                    kind[s] = LOST
                     rank[s] = next_rank + count
                     count += 1
                     stack[depth] = watchers[s]

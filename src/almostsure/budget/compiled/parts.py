@@ -9,8 +9,9 @@ each with a few short loops over arrays:
     states that are not doomed have k* = 0.
 ``peel`` (:mod:`~almostsure.budget.compiled.peeling`)
     Settles doomed states whose successors are all settled, in topological order.  Acyclic parts need no levels.
-``rule_out`` (:mod:`~almostsure.budget.compiled.peeling`)
-    If most states are doomed, finds those with k* = ∞, so that they need not be copied.
+``sweep`` again, in rounds
+    If most states are doomed, finds those with k* = ∞, so that they need not be copied.  A damaging outcome is then
+    good if it leads to a state that is known to be finite.
 ``extract`` (:mod:`~almostsure.budget.compiled.compact`)
     Copies the remaining states into a compact game.
 ``advance`` (:mod:`~almostsure.budget.compiled.higher_levels`)
@@ -46,7 +47,7 @@ DAMAGE_BITS, DAMAGE_MASK = 8, 255  # the bits of an outcome of the compact game 
 MANY = 32  # with more outcomes, a search goes on where it stopped last
 ALIVE, DOOMED, PEELED = 0, 1, 2  # the kinds of states after level 0 and peeling
 
-FINITE, HOPED, LOST = 0, 2, 3  # bit 0: bad to reach, bit 1: bad to reach with damage
+FINITE, HOPED, LOST = 0, 2, 3  # the kinds of states in sweeps: bad to reach if odd; bad to reach with damage if not 0
 LEVEL, RANKS, SETTLED, EVENT = 0, 1, 2, 3  # the entries of ``tally``
 DONE, MORE, TOO_LARGE, WIDEN = 0, 1, 2, 3  # what ``advance`` returns
 
@@ -60,12 +61,12 @@ class Game(NamedTuple):
     damage: npt.NDArray[np.uint8]  # [num_outcomes]
 
 
-class Doom(NamedTuple):
-    """The result of level 0 for each state."""
+class Hope(NamedTuple):
+    """What sweeps know of each state."""
 
-    doomed: npt.NDArray[np.uint8]  # [num_states], ALIVE or DOOMED
-    relies: Ints  # [num_states], the good choice that a state relies on while it is alive
-    rank: Ints  # [num_states], the step at which it was doomed
+    kind: npt.NDArray[np.uint8]  # [num_states], FINITE, HOPED or LOST
+    relies: Ints  # [num_states], the good choice that a hoped state relies on
+    rank: Ints  # [num_states], the step at which it was lost
 
 
 class Watch(NamedTuple):
@@ -84,7 +85,7 @@ class Small(NamedTuple):
     choice_ptr: Ints  # [states + 1]
     outcome_ptr: Ints  # [choices + 1]
     outcome: npt.NDArray[Any]  # [outcomes]
-    reached: Ints  # [choices], outcomes of a long choice before this one stay good; empty if no choice is long
+    reached: Ints  # [choices], outcomes of a long choice before this one stay good
 
 
 class Board(NamedTuple):

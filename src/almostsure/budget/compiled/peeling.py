@@ -1,4 +1,4 @@
-"""Settles states without levels: acyclic parts, and states that no budget suffices for.
+"""Settles acyclic parts, without levels.
 
 See :mod:`almostsure.budget.compiled.parts`.  To save cache misses, ``peel`` keeps two numbers side by side for each
 state, ``node[2s]`` and ``node[2s + 1]``.  The first is initially 0 if ``s`` is settled, and UNSETTLED otherwise; in the
@@ -18,9 +18,7 @@ import numpy as np
 
 from almostsure.budget.compiled.parts import (
     DOOMED,
-    HOPED,
     INFINITE,
-    LOST,
     MANY,
     NO_CAP,
     NOWHERE,
@@ -29,23 +27,17 @@ from almostsure.budget.compiled.parts import (
     unsigned,
 )
 from almostsure.kernels import njit
+from almostsure.model.mdp import Ints
 
+BLOCK = 1 << 12  # offsets that are compared at a time
 NEVER = np.int64(2**40)  # stands for an infinite cost; finite ones are below 2³²
 
 
-@njit(cache=True, borrows=True, nogil=True)
-def stride(ptr):
+def stride(ptr: Ints) -> int:
     """The number of items per owner if it is the same for all; otherwise 0."""
-    width, one, block = ptr[1] - ptr[0], unsigned(1), unsigned(4096)
-    if ptr[-1] == ptr.size - 1:  # as many items as owners, and each has at least one
-        return 1
-    for begin in range(unsigned(0), unsigned(ptr.size - 1), block):
-        differs = ptr[0] & 0
-        for i in range(begin, min(begin + block, unsigned(ptr.size - 1))):  # without a branch, so that it is vectorised
-            differs |= (ptr[i + one] - ptr[i]) ^ width
-        if differs:
-            return 0
-    return width
+    width = int(ptr[1]) - int(ptr[0])
+    blocks = (ptr[begin : begin + BLOCK + 1] for begin in range(0, ptr.size - 1, BLOCK))
+    return width if all((np.diff(block) == width).all() for block in blocks) else 0
 
 
 @njit(cache=True, borrows=True, nogil=True)
@@ -127,36 +119,3 @@ def unzip(node, doomed, rank):
                 doomed[s] = PEELED
                 rank[s] = node[s + s + one]
         node[s] = value
-
-
-@njit(cache=True, borrows=True, nogil=True)
-def rule_out(game, kind, relies, rank, next_rank, forward, first):
-    """Examine all HOPED states once, for a choice that does damage only on the way to finite states.
-
-    ``kind`` is FINITE, HOPED or LOST.  A damage-free outcome may lead to FINITE and HOPED states, a damaging one
-    to FINITE states only.  Returns the number of newly lost states.
-    """
-    choice_ptr, outcome_ptr, successor, damage = game
-    num_states = unsigned(kind.size)
-    one = unsigned(1)
-    count = 0
-    for i in range(num_states):
-        s = unsigned(i) if forward else num_states - one - unsigned(i)
-        if kind[s] != HOPED:
-            continue
-        last = unsigned(choice_ptr[s + one])
-        c = unsigned(choice_ptr[s]) if first else unsigned(relies[s])
-        while c < last:
-            j, end = unsigned(outcome_ptr[c]), unsigned(outcome_ptr[c + one])
-            while j < end and not (kind[unsigned(successor[j])] & (2 if damage[j] else 1)):
-                j += one
-            if j == end:
-                break
-            c += one
-        if c < last:
-            relies[s] = c
-        else:
-            kind[s] = LOST
-            rank[s] = next_rank + count
-            count += 1
-    return count

@@ -95,16 +95,15 @@ def _entries(probabilities: Any) -> tuple[_Places, npt.NDArray[Any]]:
         parts = [matrix.tocoo() for matrix in _square("probabilities", probabilities)]
         a = np.repeat(np.arange(len(parts)), [part.data.size for part in parts])
         s, t, p = (np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "col", "data"))
-        stored = p != 0
-        place = _Places(
-            actions=a[stored], states=s[stored], next_states=t[stored], shape=(len(parts), parts[0].shape[0])
-        )
-        return place, p[stored]
-    dense = _numbers("probabilities", probabilities)
-    if dense.ndim != 3 or dense.shape[1] != dense.shape[2] or not dense.size:
-        raise ModelError(f"probabilities must have shape (actions, states, states); got {dense.shape}")
-    a, s, t = np.nonzero(dense)
-    return _Places(actions=a, states=s, next_states=t, shape=dense.shape[:2]), dense[a, s, t]
+        shape = len(parts), parts[0].shape[0]
+    else:
+        dense = _numbers("probabilities", probabilities)
+        if dense.ndim != 3 or dense.shape[1] != dense.shape[2] or not dense.size:
+            raise ModelError(f"probabilities must have shape (actions, states, states); got {dense.shape}")
+        a, s, t = np.nonzero(dense)
+        p, shape = dense[a, s, t], dense.shape[:2]
+    stored = p != 0  # sparse matrices may store zeros
+    return _Places(actions=a[stored], states=s[stored], next_states=t[stored], shape=shape), p[stored]
 
 
 class _Places:

@@ -84,11 +84,11 @@ def from_table(
     entries = _entries(table)
     listed = [terminal] if isinstance(terminal, (str, int, np.integer)) else list(terminal)
     states, actions = _Labels("state", [*entries, *listed]), _action_labels(entries, action_names)
-    start = 0 if initial is None or not entries else _translate(initial, states)
+    start = {0: 1.0} if initial is None or not entries else _translate(initial, states)
     rows = list(_rows(entries, states, actions, damage))
     ends = [states.index(state) for state in listed]
     if damage is not None:
-        rows, more = _end_episodes(rows, len(states), _supported(start))
+        rows, more = _end_episodes(rows, len(states), start)
         ends += more
     return _assemble(
         rows,
@@ -140,9 +140,9 @@ def from_gymnasium(
         naming = _naming_of(env, len(table))
         start = _start_of(env) if initial is None else initial
     where, weights = initial_distribution(start, len(table), naming.get("state_names"))
-    rows = list(_rows(table, _Labels("state", table), _Labels("action", ()), damage))
-    rows, ends = _end_episodes(rows, len(table), set(where.tolist()))
     starts = dict(zip(where.tolist(), weights.tolist(), strict=True))
+    states, actions = _Labels("state", table), _Labels("action", ())
+    rows, ends = _end_episodes(_rows(table, states, actions, damage), len(table), starts)
     return _assemble(rows, len(table), ends, initial=starts, normalise=normalise, **naming)
 
 
@@ -257,12 +257,12 @@ def _row(
     return _Row(states.index(state), number, states.index(successor), probability, reward, harm, ended)
 
 
-def _translate(initial: Any, states: _Labels) -> Any:
+def _translate(initial: Any, states: _Labels) -> dict[int, float]:
     """The initial distribution over the states of the table and of ``terminal``, by number."""
     if isinstance(initial, Mapping):
         return {states.index(state, "initial state"): weight for state, weight in initial.items()}
     if isinstance(initial, Hashable):
-        return states.index(initial, "initial state")
+        return {states.index(initial, "initial state"): 1.0}
     where, weights = initial_distribution(initial, len(states), None)
     return dict(zip(where.tolist(), weights.tolist(), strict=True))
 
@@ -278,17 +278,13 @@ def _carriers(name: str, given: Any, states: _Labels) -> list[int]:
     return [states.index(state) for state in listed]
 
 
-def _supported(initial: Any) -> set[int]:
-    """The states in which an episode may start."""
-    return {state for state, weight in initial.items() if weight} if isinstance(initial, Mapping) else {initial}
-
-
 # ---------------------------------------------------------------------- ending episodes
 
 
-def _end_episodes(rows: list[_Row], num_states: int, starts: set[int]) -> tuple[list[_Row], list[int]]:
+def _end_episodes(rows: Iterable[_Row], num_states: int, initial: Mapping[int, float]) -> tuple[list[_Row], list[int]]:
     """Make outcomes with ``terminated`` lead to terminal states; also returns these, the end as ``num_states``."""
     rows = [row for row in rows if row.probability != 0]
+    starts = {state for state, weight in initial.items() if weight}
     named = {row.next_state for row in rows if row.terminated}
     continued = starts | {row.next_state for row in rows if not row.terminated and row.next_state != row.state}
     active = {row.state for row in rows if row.next_state != row.state or row.reward or row.damage}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more, names_right_word
 from almostsure.errors import ModelError
-from almostsure.model.arrays import offsets
+from almostsure.model.arrays import ptr_of
 from almostsure.model.build.given import Initial, initial_distribution
 from almostsure.model.build.validate import MAX_DAMAGE, SUM_TOLERANCE, are_damages, column
 from almostsure.model.labels import Labels
@@ -168,24 +168,16 @@ class _Place(NamedTuple):
 
 
 def _indices(name: str, values: npt.ArrayLike) -> Ints:
-    array = column(name, values, "iuf", "integers", NAMES_REMEDY)
-    if not array.size:
-        return array
+    array, limit = column(name, values, "iuf", "integers", NAMES_REMEDY), MAX_ACTION if name == "actions" else 2**62
+    rules = [(array >= 0, "must not be negative"), (array <= limit, f"must be at most {limit}")]
     if array.dtype.kind == "f":
-        bad = ~((array == np.floor(array)) & (np.abs(array) < 2**53))
-        if bad.any():
-            at = int(np.argmax(bad))
-            raise ModelError(f"{name} must be integers; got {array[at]} at entry {at}.", outcome=at)
-        array = array.astype(np.int64)
-    if array.min() < 0:
-        at = int(np.argmin(array))
-        raise ModelError(f"{name} must not be negative; got {array[at]} at entry {at}.", outcome=at)
-    limit = MAX_ACTION if name == "actions" else 2**62
-    if array.max() > limit:
-        at = int(np.argmax(array))
-        raise ModelError(f"{name} must be at most {limit}; got {array[at]} at entry {at}.", outcome=at)
+        rules.insert(0, ((array == np.floor(array)) & (np.abs(array) < 2**53), "must be integers"))
+    for good, rule in rules:
+        if not good.all():
+            at = int(np.argmin(good))
+            raise ModelError(f"{name} {rule}; got {array[at]} at entry {at}.", outcome=at)
     # uint64 combined with int64 would become float64 and lose digits
-    return array.astype(np.int64) if array.dtype == np.uint64 else array
+    return array.astype(np.int64) if array.dtype.kind == "f" or array.dtype == np.uint64 else array
 
 
 def _damages(array: npt.NDArray[Any], place: _Place) -> npt.NDArray[np.uint8]:
@@ -362,7 +354,6 @@ def _compress(columns: Columns, count: int, *, normalise: bool) -> Arrays:
     s, a, t, p, r, d = columns
     starts = np.flatnonzero(np.append(True, (s[1:] != s[:-1]) | (a[1:] != a[:-1])))
     outcome_ptr: Ints = np.append(starts, s.size).astype(index_dtype(s.size + 1))
-    choice_ptr: Ints = offsets(s[starts], count).astype(index_dtype(starts.size + 1))
     sums = np.add.reduceat(p, starts)
     # Sums that are off by more than rounding, but within the tolerance, are rescaled here once, so that later code can
     # rely on sums of 1.  Sums that are 1 up to rounding are not, so that rebuilding a model gives the same model.
@@ -372,7 +363,7 @@ def _compress(columns: Columns, count: int, *, normalise: bool) -> Arrays:
     if normalise or rescaled.any():
         p = p / np.repeat(np.where(rescaled | normalise, sums, 1.0), width)
     return Arrays(
-        choice_ptr=choice_ptr,
+        choice_ptr=ptr_of(np.bincount(s[starts], minlength=count)),
         choice_action=a[starts].astype(action_dtype(int(a.max()) + 1)),
         outcome_ptr=outcome_ptr,
         successor=t.astype(index_dtype(count)),

@@ -14,8 +14,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from almostsure.model.arrays import Bools, Floats, Ints
+from almostsure.model.arrays import Floats
 from almostsure.model.mdp import MDP
+from almostsure.model.umb.relay import with_uniform_choices
 
 NO_LABEL = "__NOLABEL__"  # written by Storm for a choice without an action
 RELAY = "relay"
@@ -23,59 +24,24 @@ RELAY = "relay"
 
 def write_drn(mdp: MDP, file: BinaryIO) -> None:
     """Write a model with its damage, reward, labels and the reward structures of its origin."""
-    moved = _moved(mdp)
-    target, rows = _relays(mdp, moved)
-    rewards = _choice_rewards(mdp, moved)
-    names = " ".join(map(_word, rewards))
-    num_states, num_choices = mdp.num_states + len(rows), mdp.num_choices + len(rows)
+    words = [*(_word(mdp.action_name(action)) for action in range(mdp.num_actions)), RELAY]
+    carried, before_relays, mdp = _labels_by_state(mdp), mdp.num_states, with_uniform_choices(mdp)
+    carried |= dict.fromkeys(range(before_relays, mdp.num_states), f" {RELAY}")
+    first = mdp.outcome_ptr[:-1]
+    rewards = {"damage": mdp.damage[first].astype(np.float64), "reward": mdp.reward[first], **mdp.origin.rewards}
     header = (
-        f"@type: MDP\n@value_type: double\n@parameters\n\n@reward_models\n{names}\n"
-        f"@nr_states\n{num_states}\n@nr_choices\n{num_choices}\n@model\n"
+        f"@type: MDP\n@value_type: double\n@parameters\n\n@reward_models\n{' '.join(map(_word, rewards))}\n"
+        f"@nr_states\n{mdp.num_states}\n@nr_choices\n{mdp.num_choices}\n@model\n"
     )
     file.write(header.encode())
-    file.writelines(line.encode() for line in _states(mdp, target, np.stack(list(rewards.values()), axis=1)))
-    zeros = [0.0] * len(rewards)
-    for state, (successor, *values) in enumerate(rows, mdp.num_states):
-        taken = _numbers(values + zeros[2:])
-        lines = f"state {state} {_numbers(zeros)} {RELAY}\n\taction {RELAY} {taken}\n\t\t{successor} : 1\n"
-        file.write(lines.encode())
+    table = np.stack(list(rewards.values()), axis=1)
+    file.writelines(line.encode() for line in _states(mdp, carried, words, table))
 
 
-def _moved(mdp: MDP) -> Bools:
-    """A mask of the outcomes that need a relay: those with damage or reward, if outcomes of their choice differ."""
-    first, choice = mdp.outcome_ptr[:-1], mdp.outcome_choices()
-    differs = np.zeros(mdp.num_choices, np.bool_)
-    for values in (mdp.damage, mdp.reward):
-        differs |= np.logical_or.reduceat(values != values[first][choice], first)
-    some: Bools = (mdp.damage != 0) | (mdp.reward != 0)
-    return differs[choice] & some
-
-
-def _relays(mdp: MDP, moved: Bools) -> tuple[Ints, list[tuple[int, float, float]]]:
-    """The target of each outcome; the successor, damage and reward of each relay."""
-    target = mdp.successor.astype(np.int64)
-    if not moved.any():
-        return target, []
-    content = np.stack([mdp.successor[moved], mdp.damage[moved], mdp.reward[moved]], axis=1).astype(np.float64)
-    unique, place = np.unique(content, axis=0, return_inverse=True)
-    target[moved] = mdp.num_states + place.ravel()
-    return target, [(int(successor), damage, reward) for successor, damage, reward in unique.tolist()]
-
-
-def _choice_rewards(mdp: MDP, moved: Bools) -> dict[str, Floats]:
-    """The rewards of choices, including damage; 0 if these are taken in relays."""
-    first = mdp.outcome_ptr[:-1]
-    via_relays = np.logical_or.reduceat(moved, first)
-    own = {name: np.where(via_relays, 0.0, getattr(mdp, name)[first]) for name in ("damage", "reward")}
-    return own | dict(mdp.origin.rewards)
-
-
-def _states(mdp: MDP, target: Ints, rewards: Floats) -> Iterator[str]:
-    carried = _labels_by_state(mdp)
+def _states(mdp: MDP, carried: dict[int, str], words: list[str], rewards: Floats) -> Iterator[str]:
     zeros = _numbers([0.0] * rewards.shape[1])
-    words = [_word(mdp.action_name(action)) for action in range(mdp.num_actions)]
     actions, outcomes = mdp.choice_action.tolist(), mdp.outcome_ptr.tolist()
-    targets, shares = target.tolist(), mdp.probability.tolist()
+    targets, shares = mdp.successor.tolist(), mdp.probability.tolist()
     for state, (begin, end) in enumerate(pairwise(mdp.choice_ptr.tolist())):
         lines = [f"state {state} {zeros}{carried.get(state, '')}\n"]
         for choice in range(begin, end):

@@ -53,7 +53,6 @@ from almostsure.model.source import Constant, split_constants
 from almostsure.model.storm.process import Limits, limits, run_storm
 from almostsure.model.umb.foreign import Roles, as_scale, condition, never_counts, resolve, to_mdp
 from almostsure.model.umb.index import Umb
-from almostsure.model.umb.valuations import valuation_names
 
 ROUNDING = 1e-12  # allowed rounding error of sums of products
 
@@ -133,7 +132,7 @@ def _read(shown: str, roles: Roles, request: dict[str, Any], limit: Limits) -> M
             )
         if kind == "reward" and notes["dropped"]:
             state, got = notes["dropped"]
-            raise never_counts(umb, plain, got, state, valuation_names(umb.variables()))
+            raise never_counts(umb, plain, got, state)
         return to_mdp(umb, roles, labels=notes["labels"], uncertain=notes.get("uncertain"))
 
 

@@ -22,10 +22,9 @@ from almostsure.errors import ArgumentError, ModelError, UnknownName
 from almostsure.model.build.transitions import build
 from almostsure.model.build.validate import MAX_DAMAGE, RESCALE, SUM_TOLERANCE, are_damages
 from almostsure.model.mdp import MDP, Bools, Floats, Ints, action_dtype, index_dtype
-from almostsure.model.naming import distinct, named, ranks
+from almostsure.model.naming import distinct, ranks
 from almostsure.model.origin import FROM_ZERO, INTERVALS, PARAMETERS, Origin
 from almostsure.model.umb.index import KINDS, Umb
-from almostsure.model.umb.valuations import valuation_names
 
 DEADLOCK = "deadlock"  # the label of states without commands, in Storm and PRISM
 END = "end"  # the action of states in which a run has ended
@@ -64,20 +63,18 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
     ``labels`` are the labels to keep, by default all.  ``uncertain`` is the reason why only the support of the file's
     probabilities is valid, if any; files with intervals need none.
     """
-    variables = umb.variables()
-    state_names = valuation_names(variables)
     ends = _ends(umb, roles.goal)
     action, action_names = _distinct_actions(umb, ends)
     action = action.astype(action_dtype(int(action.max()) + 1))
-    columns = _columns(umb, roles, action, state_names)
+    columns = _columns(umb, roles, action)
     terminal = np.union1d(_without_choices(umb), np.flatnonzero(ends))
-    _check_ends(umb, roles.damage, terminal, state_names)
+    _check_ends(umb, roles.damage, terminal)
     if roles.goal is not None:
         columns = [column[~ends[columns[0]]] for column in columns]
-    probability, doubt = _probabilities(umb, columns, uncertain, state_names)
+    probability, doubt = _probabilities(umb, columns[3], uncertain)
     if roles.goal is not None:
         possible = probability > 0
-        _check_reached(umb, roles.goal, ends, (columns[0][possible], columns[2][possible]), state_names)
+        _check_reached(umb, roles.goal, ends, (columns[0][possible], columns[2][possible]))
     is_initial = umb.is_initial()
     kept = umb.names("label") if labels is None else labels
     try:
@@ -87,11 +84,11 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
             terminal=terminal,
             initial=is_initial / np.count_nonzero(is_initial),
             action_names=action_names,
-            state_names=state_names,
+            state_names=umb.state_names,
             labels={name: umb.label(name) for name in kept if name != INITIAL},
             origin=Origin(
                 rewards=_rewards(umb, action, terminal),
-                variables=variables,
+                variables=umb.variables,
                 scale=as_scale(1 if roles.scale is None else roles.scale),
                 uncertain=doubt,
             ),
@@ -100,29 +97,26 @@ def to_mdp(umb: Umb, roles: Roles, *, labels: Sequence[str] | None = None, uncer
         umb.archive.fail(str(error).removesuffix(RESCALE).removesuffix("."), "Correct the model and export it again.")
 
 
-def _columns(umb: Umb, roles: Roles, action: Ints, names: Sequence[str] | None) -> Sequence[npt.NDArray[Any]]:
-    """State, action, successor, branch, reward and damage of each branch; ``names`` are those of states."""
-    source = umb.choice_states[umb.outcome_choices]
-    deadlocked = _deadlock_loops(umb, source)
-    damage = np.where(deadlocked, 0.0, _damage(umb, roles.damage, source))
+def _columns(umb: Umb, roles: Roles, action: Ints) -> Sequence[npt.NDArray[Any]]:
+    """State, action, successor, branch, reward and damage of each branch."""
+    deadlocked = _deadlock_loops(umb)
+    damage = np.where(deadlocked, 0.0, _damage(umb, roles.damage))
     reward = _accumulated(umb, roles.reward, "reward") - _accumulated(umb, roles.cost, "cost")
-    damage = _whole(umb, scaled(damage, roles.scale), roles.scale, names)
+    damage = _whole(umb, scaled(damage, roles.scale), roles.scale)
     target = umb.successor().astype(index_dtype(umb.sizes.states))
     branch = np.arange(umb.sizes.outcomes, dtype=index_dtype(umb.sizes.outcomes))
-    return source, action[umb.outcome_choices], target, branch, np.where(deadlocked, 0.0, reward), damage
+    reward = np.where(deadlocked, 0.0, reward)
+    return umb.outcome_states, action[umb.outcome_choices], target, branch, reward, damage
 
 
-def _probabilities(
-    umb: Umb, columns: Sequence[npt.NDArray[Any]], uncertain: str | None, names: Sequence[str] | None
-) -> tuple[Floats, str | None]:
-    """The probabilities of the branches in ``columns``, and the reason if only their support is known.
+def _probabilities(umb: Umb, branch: Ints, uncertain: str | None) -> tuple[Floats, str | None]:
+    """The probabilities of these branches, and the reason if only their support is known.
 
     In this case, the possible branches of a choice get equal probabilities.
     """
-    branch = columns[3]
     if umb.has_intervals:
         possible = np.ones(branch.size, np.bool_)
-        uncertain = INTERVALS if (_lower_bounds(umb, names)[branch] > 0).all() else FROM_ZERO
+        uncertain = INTERVALS if (_lower_bounds(umb)[branch] > 0).all() else FROM_ZERO
     elif uncertain is None:
         return umb.probability()[branch], None
     else:
@@ -132,7 +126,7 @@ def _probabilities(
     return np.where(possible, 1 / np.maximum(counts, 1)[choice], 0.0), uncertain
 
 
-def _lower_bounds(umb: Umb, names: Sequence[str] | None) -> Floats:
+def _lower_bounds(umb: Umb) -> Floats:
     """The lower bound of the probability of each branch, after checking that every choice allows a distribution.
 
     The interval [0, 0] is refused too: Storm writes it for empty intervals such as [0.9, 0.7].
@@ -149,8 +143,8 @@ def _lower_bounds(umb: Umb, names: Sequence[str] | None) -> Floats:
         )
         raise ModelError(
             f"{umb.shown}: an interval of probabilities must have 0 ≤ lower bound ≤ upper bound ≤ 1, and not be "
-            f"[0, 0]; got [{low[at]:.12g}, {high[at]:.12g}] for the step to state {state}{named(names, state)} at "
-            f"{_choice(umb, choice, names)}{and_more(bad.size - 1, 'outcome')}. {remedy}.",
+            f"[0, 0]; got [{low[at]:.12g}, {high[at]:.12g}] for the step to {umb.describe_state(state)} at "
+            f"{_choice(umb, choice)}{and_more(bad.size - 1, 'outcome')}. {remedy}.",
             choice=choice,
             outcome=at,
         )
@@ -161,19 +155,19 @@ def _lower_bounds(umb: Umb, names: Sequence[str] | None) -> Floats:
         at = int(wrong[0])
         raise ModelError(
             f"{umb.shown}: the intervals of a choice must allow probabilities that sum to 1; their sums at "
-            f"{_choice(umb, at, names)} lie within [{least[at]:.12g}, {most[at]:.12g}]"
+            f"{_choice(umb, at)} lie within [{least[at]:.12g}, {most[at]:.12g}]"
             f"{and_more(wrong.size - 1, 'choice')}.",
             choice=at,
         )
     return low
 
 
-def _choice(umb: Umb, choice: int, names: Sequence[str] | None) -> str:
+def _choice(umb: Umb, choice: int) -> str:
     """A choice as messages show it."""
     ids, actions = umb.actions()
-    action, state = int(ids[choice]), int(umb.choice_states[choice])
+    action = int(ids[choice])
     which = f"choice {choice}" if actions is None or not actions[action] else f"action {actions[action]!r}"
-    return f"state {state}{named(names, state)}, {which}"
+    return f"{umb.describe_state(int(umb.choice_states[choice]))}, {which}"
 
 
 def _rewards(umb: Umb, action: Ints, terminal: Ints) -> dict[str, Floats]:
@@ -207,12 +201,7 @@ def resolve(umb: Umb, name: str, role: str = "damage", kinds: Sequence[str] = KI
     any other name must exist in one kind only.  The prefix ``enters:`` is ignored.
     """
     name = name.removeprefix(ENTERS).strip()
-    prefix, _, rest = name.partition(":")
-    plain = name
-    if prefix in kinds and rest:
-        kinds, plain = (prefix,), rest
-    elif len(name) > 1 and name[0] == name[-1] == '"' and name.count('"') == 2:
-        kinds, plain = ("label",), name[1:-1]
+    kinds, plain = _meant(name, kinds)
     found = [kind for kind in kinds if plain in umb.names(kind)]
     if len(found) > 1:
         kinds_found = " and ".join("an action" if kind == "action" else f"a {kind}" for kind in found)
@@ -227,6 +216,15 @@ def resolve(umb: Umb, name: str, role: str = "damage", kinds: Sequence[str] = KI
     return found[0], plain
 
 
+def _meant(name: str, kinds: Sequence[str]) -> tuple[Sequence[str], str]:
+    """The kinds that a name may refer to, by its prefix or quotes, and the plain name."""
+    prefix, _, rest = name.partition(":")
+    if prefix in kinds and rest:
+        return (prefix,), rest.strip()
+    is_quoted = len(name) > 1 and name[0] == name[-1] == '"' and name.count('"') == 2
+    return (("label",), name[1:-1]) if is_quoted else (kinds, name)
+
+
 def _ends(umb: Umb, goal: str | None) -> Bools:
     """A mask of the states in which a run ends."""
     if goal is None:
@@ -234,7 +232,7 @@ def _ends(umb: Umb, goal: str | None) -> Bools:
     return umb.label(resolve(umb, goal, "goal", ("label",))[1])
 
 
-def _check_reached(umb: Umb, goal: str, ends: Bools, edges: tuple[Ints, Ints], names: Sequence[str] | None) -> None:
+def _check_reached(umb: Umb, goal: str, ends: Bools, edges: tuple[Ints, Ints]) -> None:
     """Refuse a goal that cannot be reached from every initial state; ``edges`` are sources and targets."""
     from scipy.sparse import csr_array  # slow to import
     from scipy.sparse.csgraph import breadth_first_order
@@ -246,8 +244,8 @@ def _check_reached(umb: Umb, goal: str, ends: Bools, edges: tuple[Ints, Ints], n
         reached = breadth_first_order(graph, start, return_predecessors=False)
         if not ends[reached].any():
             raise ModelError(
-                f"goal {goal!r} must be reachable from all initial states; it cannot be reached from state "
-                f"{start}{named(names, start)} of {umb.shown}.",
+                f"goal {goal!r} must be reachable from all initial states; it cannot be reached from "
+                f"{umb.describe_state(start)} of {umb.shown}.",
                 state=start,
             )
 
@@ -255,7 +253,7 @@ def _check_reached(umb: Umb, goal: str, ends: Bools, edges: tuple[Ints, Ints], n
 # ---------------------------------------------------------------------- numbers
 
 
-def _damage(umb: Umb, name: str, source: Ints) -> Floats:
+def _damage(umb: Umb, name: str) -> Floats:
     """The damage of each branch, not yet checked to be an integer."""
     kind, plain = resolve(umb, name)
     if name.startswith(ENTERS) and kind != "label":
@@ -265,30 +263,29 @@ def _damage(umb: Umb, name: str, source: Ints) -> Floats:
     if kind == "label":
         holds = umb.label(plain)
         ends_there = holds[umb.successor()]
-        return (ends_there & ~holds[source] if name.startswith(ENTERS) else ends_there).astype(np.float64)
+        return (ends_there & ~holds[umb.outcome_states] if name.startswith(ENTERS) else ends_there).astype(np.float64)
     ids, names = umb.actions()
     is_meant = np.array([other == plain for other in names or ()])
     return is_meant[ids][umb.outcome_choices].astype(np.float64)
 
 
-def _check_ends(umb: Umb, damage: str, terminal: Ints, names: Sequence[str] | None) -> None:
+def _check_ends(umb: Umb, damage: str, terminal: Ints) -> None:
     """Refuse state rewards as damage where runs end: they would never count, so budgets would be too small."""
     kind, plain = resolve(umb, damage)
     if kind != "reward":
         return
-    source = umb.choice_states[umb.outcome_choices]
-    ends = np.union1d(terminal, source[_deadlock_loops(umb, source)])
+    ends = np.union1d(terminal, umb.outcome_states[_deadlock_loops(umb)])
     values = umb.state_reward(plain)[ends]
     bad = np.flatnonzero(values)
     if bad.size:
-        raise never_counts(umb, plain, f"{values[bad[0]]:g}", int(ends[bad[0]]), names)
+        raise never_counts(umb, plain, f"{values[bad[0]]:g}", int(ends[bad[0]]))
 
 
-def never_counts(umb: Umb, rewards: str, got: str, state: int, names: Sequence[str] | None) -> ModelError:
+def never_counts(umb: Umb, rewards: str, got: str, state: int) -> ModelError:
     """The error for state rewards as damage in a state where runs end."""
     return ModelError(
         f"damage {rewards!r} counts its state rewards when a state is left, so they must be 0 where runs end; "
-        f"got {got} at state {state}{named(names, state)} of {umb.shown}. For damage on arrival, pass a label or a "
+        f"got {got} at {umb.describe_state(state)} of {umb.shown}. For damage on arrival, pass a label or a "
         "condition as damage, or move the reward to the steps that lead there; if it must not count, make it 0 there.",
         state=state,
     )
@@ -300,16 +297,14 @@ def _accumulated(umb: Umb, name: str | None, role: str) -> Floats:
         return np.zeros(umb.sizes.outcomes)
     if name == STEPS and STEPS not in umb.names("reward"):
         return np.ones(umb.sizes.outcomes)
-    plain, label = name.removeprefix("reward:"), name.removeprefix("label:").strip()
-    label = label[1:-1] if label.count('"') == 2 and label[0] == label[-1] == '"' else label
-    if plain == name and plain not in umb.names("reward") and label in umb.names("label"):
-        return umb.label(label)[umb.successor()].astype(np.float64)
-    try:
+    kinds, plain = _meant(name.strip(), ("reward", "label"))
+    if "reward" in kinds and plain in umb.names("reward"):
         return umb.reward(plain)
-    except UnknownName:
-        known = [*umb.names("reward"), STEPS, *umb.names("label")]
-        remedy = f"{umb.inventory()} {STEPS!r} is 1 per step, and a label is 1 per step that ends in a state with it."
-        raise UnknownName(role, plain, known, remedy) from None
+    if "label" in kinds and plain in umb.names("label"):
+        return umb.label(plain)[umb.successor()].astype(np.float64)
+    known = [*umb.names("reward"), STEPS, *umb.names("label")]
+    remedy = f"{umb.inventory()} {STEPS!r} is 1 per step, and a label is 1 per step that ends in a state with it."
+    raise UnknownName(role, plain, known, remedy)
 
 
 def as_scale(scale: Scale) -> Fraction:
@@ -333,22 +328,21 @@ def scaled(damages: Floats, scale: Scale | None) -> Floats:
     return np.array(units, np.float64)[place]
 
 
-def _deadlock_loops(umb: Umb, source: Ints) -> Bools:
+def _deadlock_loops(umb: Umb) -> Bools:
     """A mask of the branches that are self-loops of deadlocks, which are not steps of the model."""
     if DEADLOCK not in umb.names("label"):
         return np.zeros(umb.sizes.outcomes, np.bool_)
-    stays: Bools = umb.label(DEADLOCK)[source] & (umb.successor() == source)
+    stays: Bools = umb.label(DEADLOCK)[umb.outcome_states] & (umb.successor() == umb.outcome_states)
     return stays
 
 
-def _whole(umb: Umb, damages: Floats, scale: Scale | None, names: Sequence[str] | None) -> npt.NDArray[np.uint8]:
+def _whole(umb: Umb, damages: Floats, scale: Scale | None) -> npt.NDArray[np.uint8]:
     bad = ~are_damages(damages)
     if bad.any():
         at = int(np.argmax(bad))
-        choice = int(umb.outcome_choices[at])
-        state = int(umb.choice_states[choice])
+        choice, state = int(umb.outcome_choices[at]), int(umb.outcome_states[at])
         raise ModelError(
-            f"damage must be an integer 0 … {MAX_DAMAGE}; got {damages[at]:g} at state {state}{named(names, state)}, "
+            f"damage must be an integer 0 … {MAX_DAMAGE}; got {damages[at]:g} at {umb.describe_state(state)}, "
             f"choice {choice} of {umb.shown}{and_more(int(bad.sum()) - 1, 'outcome')}. {_remedy(damages, scale)}",
             state=state,
             choice=choice,

@@ -16,9 +16,10 @@ import numpy as np
 from almostsure.errors import FileError, UnknownName
 from almostsure.model.arrays import CHUNK, owners
 from almostsure.model.mdp import Bools, Floats, Ints
+from almostsure.model.naming import named
 from almostsure.model.umb.archive import Archive, Path
 from almostsure.model.umb.schema import Annotation, Index, Kind, read_index
-from almostsure.model.umb.valuations import Variables, read_variables
+from almostsure.model.umb.valuations import Variables, read_variables, valuation_names
 
 NEWEST_FORMAT = 1
 INDEX_LIMIT = 1 << 28  # bytes
@@ -97,6 +98,11 @@ class Umb:
     def choice_states(self) -> Ints:
         """The state of each choice."""
         return owners(self.choice_ptr())
+
+    @cached_property
+    def outcome_states(self) -> Ints:
+        """The state of each branch."""
+        return self.choice_states[self.outcome_choices]
 
     def is_initial(self) -> Bools:
         """A mask of the initial states."""
@@ -185,15 +191,25 @@ class Umb:
             return self._numbers(member, kind, self.sizes.outcomes)
         if where == "choices":
             return self._numbers(member, kind, self.sizes.choices)[self.outcome_choices]
-        return self._numbers(member, kind, self.sizes.states)[self.choice_states[self.outcome_choices]]
+        return self._numbers(member, kind, self.sizes.states)[self.outcome_states]
 
     def inventory(self) -> str:
         """The labels, rewards and actions of the file, for messages."""
         return listed(self.shown, {kind: self.names(kind) for kind in KINDS})
 
+    @cached_property
     def variables(self) -> Variables:
         """The values of a program's variables in each state, if the file has them."""
         return read_variables(self.archive, self.index.valuations, self.sizes.states)
+
+    @cached_property
+    def state_names(self) -> list[str] | None:
+        """The names of the states, by these values."""
+        return valuation_names(self.variables)
+
+    def describe_state(self, state: int) -> str:
+        """A state as messages show it."""
+        return f"state {state}{named(self.state_names, state)}"
 
     # ------------------------------------------------------------------ helpers
 

@@ -94,7 +94,7 @@ def _origin(umb: Umb, noted: Any) -> Origin:
     members = {name: f"annotations/rewards/{key}/choices/values.bin" for key, name in keys("reward", rewards)}
     return Origin(
         rewards={name: umb.archive.array(at, "<f8", umb.sizes.choices) for name, at in members.items()},
-        variables=umb.variables(),
+        variables=umb.variables,
         scale=scale,
         uncertain=uncertain,
         counted=counted is True,
