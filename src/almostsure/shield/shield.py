@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard, final
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +29,6 @@ from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.shield.inside import Restricted, Trimmed
-
-INT64 = np.dtype(np.int64)
-FEW = 1 << 11  # up to so many look-ups take the fast path
-CHUNK = 1 << 15  # look-ups per chunk, so that intermediate results stay in the cache
 
 
 def _no_budget(thing: object) -> ArgumentError:
@@ -79,12 +76,8 @@ class Shield:
            [ True,  True]])
     """
 
-    __slots__ = ("_known", "_outcomes", "_table", "minimal", "__weakref__")
-
     minimal: MinimalBudget
-    _table: Table | None  # built on first use
     _outcomes: Outcomes
-    _known: dict[Any, int]  # the cache of the outcomes: the damage of known transitions
 
     carries: ClassVar[tuple[str, ...]] = ("remaining",)
     is_fixed: ClassVar[bool] = True
@@ -99,10 +92,7 @@ class Shield:
         if not isinstance(minimal, MinimalBudget):
             raise _no_budget(minimal)
         check_never_too_small(minimal)
-        outcomes = Outcomes(minimal.mdp)
-        parts = {"minimal": minimal, "_table": None, "_outcomes": outcomes, "_known": outcomes.known}
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(minimal=minimal, _outcomes=Outcomes(minimal.mdp))
 
     @property
     def mdp(self) -> MDP:
@@ -166,19 +156,12 @@ class Shield:
             If any row would be empty; the message names the first one and counts them.  :meth:`choices` allows empty
             rows.
         """
-        if _plain(states) and _plain(remaining) and states.shape == remaining.shape and 0 < states.size <= FEW:
-            return self._mask_few(states, remaining)
         s, left, shape = look_ups(self.mdp, states, remaining)
-        table, needed = self._ready_table(), self.minimal.of_state
-        most = np.minimum(left, table.highest)
-        result = np.empty((s.size, self.mdp.num_actions), np.bool_)
-        for begin in range(0, s.size, CHUNK):
-            part = slice(begin, begin + CHUNK)
-            here, enough = s[part], most[part] if most.ndim else most
-            if (needed[here] > enough).any():
-                self._refuse_first(s, left)
-            result[part] = table.allows(here, enough)
-        return result.reshape(*shape, self.mdp.num_actions)
+        most = np.minimum(left, self._table.highest)
+        if np.count_nonzero(self.minimal.of_state.take(s) > most):  # faster than any() for few
+            self._refuse_first(s, left)
+        masks = self._table.allows(s, most)
+        return masks if len(shape) == 1 else masks.reshape(*shape, self.mdp.num_actions)
 
     def choices(self, remaining: int) -> Bools:
         """A mask of the choices of the model that are allowed with ``remaining`` left, [num_choices].
@@ -258,7 +241,7 @@ class Shield:
         if isinstance(next_state, np.ndarray) and next_state.ndim:
             return next_state, remaining - self._outcomes.damages(state, action, next_state, damage)
         try:
-            return next_state, remaining - self._known[state, action, next_state, damage, type(damage)]
+            return next_state, remaining - self._outcomes.known[state, action, next_state, damage, type(damage)]
         except (KeyError, TypeError):  # asked for the first time, or not with plain numbers
             s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
             return reached, remaining - self._outcomes.damage(s, a, reached, damage)
@@ -387,21 +370,9 @@ class Shield:
 
     # ------------------------------------------------------------------ tables and errors
 
-    def _ready_table(self) -> Table:
-        if self._table is None:
-            object.__setattr__(self, "_table", table_of(self.mdp, self.minimal.of_choice))
-        assert self._table is not None
-        return self._table
-
-    def _mask_few(self, states: Ints, remaining: Ints) -> Bools:
-        """The mask of few look-ups, for which the general validation would take most of the time."""
-        table = self._table or self._ready_table()
-        if np.count_nonzero(states.view(np.uint64) >= self.mdp.num_states):  # negative ones are huge
-            look_ups(self.mdp, states, remaining)  # raises
-        allowed = table.few(states, remaining)
-        if allowed is None:
-            self._refuse_first(states, remaining)
-        return allowed
+    @cached_property
+    def _table(self) -> Table:
+        return table_of(self.mdp, self.minimal.of_choice)
 
     def _refuse_first(self, states: Ints, remaining: Ints) -> NoReturn:
         """Raise NoSafeAction for the first look-up without a safe action, and count them."""
@@ -454,8 +425,3 @@ class Shield:
         facts += [("unknown", f"what {unknown:,} of the choices need")] if unknown else []
         table = levels_table("choices become safe with", levels)
         return card("Shield", facts, table, budget_map(self.mdp, self.minimal.of_state))
-
-
-def _plain(values: object) -> TypeGuard[npt.NDArray[np.int64]]:
-    """Whether these are a one-dimensional array of int64."""
-    return isinstance(values, np.ndarray) and values.dtype == INT64 and values.ndim == 1
