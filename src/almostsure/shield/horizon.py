@@ -81,10 +81,7 @@ class HorizonShield:
         """The model whose choices it allows or refuses."""
         return self.minimal.mdp
 
-    @property
-    def space(self) -> MDP:
-        """The states and actions that it knows: those of its model."""
-        return self.minimal.mdp
+    space = mdp  # the states and actions that it knows
 
     @property
     def horizon(self) -> int:

@@ -99,10 +99,7 @@ class Shield:
         """The model whose choices it allows or refuses."""
         return self.minimal.mdp
 
-    @property
-    def space(self) -> MDP:
-        """The states and actions that it knows: those of its model."""
-        return self.minimal.mdp
+    space = mdp  # the states and actions that it knows
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} cannot be changed: a shield is immutable. Build another one.")
