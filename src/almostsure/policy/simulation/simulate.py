@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -103,35 +103,23 @@ def simulate(
     fewer = "Simulate fewer at a time, with different seeds."
     require(number * BYTES_PER_EPISODE, f"simulating {counted(number, 'episode')}", fewer)
     policy, start = played_with(mdp, policy, budget)
-    chosen = np.random.SeedSequence().generate_state(1, np.uint64)[0] if seed is None else seed
-    rules = _rules(policy, start, max_steps, discount)
-    setup = _Setup(mdp, policy, start, check_seed(chosen), build_tables(mdp, policy), rules)
-    try:
-        return setup.episodes(_play(setup.tables, rules, setup.seed, number, crew))
-    except KeyboardInterrupt as stop:
-        kept = setup.episodes(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
-        some = "none of them is kept" if kept is None else f"the first {len(kept):,} are the error's .kept"
-        raise Interrupted(f"the simulation of {number:,} episodes was interrupted; {some}.", kept=kept) from None
+    chosen = check_seed(np.random.SeedSequence().generate_state(1, np.uint64)[0] if seed is None else seed)
+    tables, rules = build_tables(mdp, policy), _rules(policy, start, max_steps, discount)
 
-
-class _Setup(NamedTuple):
-    """The arguments of a simulation."""
-
-    mdp: MDP
-    policy: Policy
-    budget: int | None
-    seed: int
-    tables: Tables
-    rules: Rules
-
-    def episodes(self, results: Results) -> Episodes:
-        """The results as ``Episodes``; NoSafeAction if an episode overspent or the policy was undefined."""
-        _raise_first_violation(self.mdp, self.tables, self.rules, self.seed, results.fate)
+    def episodes_of(results: Results) -> Episodes:
+        _raise_first_violation(mdp, tables, rules, chosen, results.fate)
         returns, damages, lengths, fate = results
         return Episodes(
-            returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=self.seed,
-            budget=self.budget, mdp=self.mdp, policy=self.policy, _tables=self.tables, _rules=self.rules,
+            returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=chosen, budget=start,
+            mdp=mdp, policy=policy, _tables=tables, _rules=rules,
         )  # fmt: skip
+
+    try:
+        return episodes_of(_play(tables, rules, chosen, number, crew))
+    except KeyboardInterrupt as stop:
+        kept = episodes_of(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
+        some = "none of them is kept" if kept is None else f"the first {len(kept):,} are the error's .kept"
+        raise Interrupted(f"the simulation of {number:,} episodes was interrupted; {some}.", kept=kept) from None
 
 
 def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -> Rules:
@@ -170,7 +158,8 @@ def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, crew: Cre
     """Play with compiled code, in threads on all cores or with a crew.  The results do not depend on that."""
     results, done = no_results(count), 0
     # Tasks are small, so that long episodes do not delay the others.
-    pieces = _pieces(count, max(1, min(4096 if crew is None else 65536, count // 16, PIECE // rules.max_steps)))
+    size = max(1, min(4096 if crew is None else 65536, count // 16, PIECE // rules.max_steps))
+    pieces = [(first, min(first + size, count)) for first in range(0, count, size)]
     try:
         if crew is None:
             warm_up()
@@ -208,10 +197,6 @@ class _Job:
             streams = Streams(*(column[slice(*piece)] for column in self.random))
         play(self.tables, self.rules, streams, results)
         return results
-
-
-def _pieces(count: int, size: int) -> list[tuple[int, int]]:
-    return [(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 @functools.cache
