@@ -158,11 +158,12 @@ class Policy:
                 budget = max(check_budget(remaining, "remaining") for _, remaining in table)
             shares = read.from_mapping(mdp, table, None if budget is None else budget + 1)
             return cls(mdp, probability=shares, budget=budget)._with(overspent)
-        choice, probability, layered = read.from_array(mdp, table)
-        rows = len(probability if choice is None else choice)
+        array, layered = read.from_array(mdp, table)
+        rows = len(array)
         if (layered and budget not in (None, rows - 1)) or (not layered and budget is not None):
             found = counted(rows, "row") if layered else "one action per state"
             raise PolicyError(f"with budget={budget} a table must have a row for each of 0 … {budget}; got {found}")
+        choice, probability = (None, array) if array.dtype.kind == "f" else (array, None)
         policy = cls(mdp, choice=choice, probability=probability, budget=rows - 1 if layered else None)
         return policy._with(overspent)
 

@@ -27,8 +27,8 @@ Decision = Any  # an action (id or name), a distribution over actions, or None o
 Function = Callable[..., Decision]
 
 
-def from_array(mdp: MDP, values: npt.ArrayLike) -> tuple[npt.NDArray[Any] | None, Floats | None, bool]:
-    """Read an array of actions or of probabilities: choices or probabilities, and whether it has one row per layer.
+def from_array(mdp: MDP, values: npt.ArrayLike) -> tuple[npt.NDArray[Any], bool]:
+    """Choices (integers) or probabilities (floats) from an array, and whether that has one row per layer.
 
     Integers and strings are actions, [num_states] or [budgets, num_states]; floats are probabilities,
     [num_states, num_actions] or [budgets, num_states, num_actions].
@@ -41,13 +41,13 @@ def from_array(mdp: MDP, values: npt.ArrayLike) -> tuple[npt.NDArray[Any] | None
         raise PolicyError(f"a policy must be a Policy, a function, a mapping or an array; got {values!r}")
     if array.dtype.kind == "f":
         rows = _as_rows(array.astype(np.float64), (mdp.num_states, mdp.num_actions), "one probability per action")
-        return None, _probabilities_of_matrix(mdp, rows), array.ndim == 3
+        return _probabilities_of_matrix(mdp, rows), array.ndim == 3
     if array.dtype.kind not in "iuUSO":
         raise PolicyError(
             f"a policy's table must hold actions (integers or names) or probabilities (floats); got {array.dtype}"
         )
     rows = _as_rows(array, (mdp.num_states,), "one action per state")
-    return choices_of_actions(mdp, rows if array.dtype.kind in "iu" else _ids(mdp, rows)), None, array.ndim == 2
+    return choices_of_actions(mdp, rows if array.dtype.kind in "iu" else _ids(mdp, rows)), array.ndim == 2
 
 
 def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) -> Floats:

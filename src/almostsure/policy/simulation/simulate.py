@@ -13,8 +13,8 @@ it is *truncated*.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -105,21 +105,24 @@ def simulate(
     policy, start = played_with(mdp, policy, budget)
     chosen = check_seed(np.random.SeedSequence().generate_state(1, np.uint64)[0] if seed is None else seed)
     tables, rules = build_tables(mdp, policy), _rules(policy, start, max_steps, discount)
-
-    def episodes_of(results: Results) -> Episodes:
-        _raise_first_violation(mdp, tables, rules, chosen, results.fate)
-        returns, damages, lengths, fate = results
-        return Episodes(
-            returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=chosen, budget=start,
-            mdp=mdp, policy=policy, _tables=tables, _rules=rules,
-        )  # fmt: skip
-
+    episodes_of = partial(_episodes, mdp, policy, start, chosen, tables, rules)
     try:
         return episodes_of(_play(tables, rules, chosen, number, crew))
     except KeyboardInterrupt as stop:
         kept = episodes_of(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
         some = "none of them is kept" if kept is None else f"the first {len(kept):,} are the error's .kept"
         raise Interrupted(f"the simulation of {number:,} episodes was interrupted; {some}.", kept=kept) from None
+
+
+def _episodes(
+    mdp: MDP, policy: Policy, budget: int | None, seed: int, tables: Tables, rules: Rules, results: Results
+) -> Episodes:
+    _raise_first_violation(mdp, tables, rules, seed, results.fate)
+    returns, damages, lengths, fate = results
+    return Episodes(
+        returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=seed, budget=budget,
+        mdp=mdp, policy=policy, _tables=tables, _rules=rules,
+    )  # fmt: skip
 
 
 def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -> Rules:
@@ -199,7 +202,7 @@ class _Job:
         return results
 
 
-@functools.cache
+@cache
 def warm_up() -> None:
     """Compile the kernel, or load it from the cache, for models with fewer than 2³¹ states."""
     from almostsure.model.build.transitions import from_transitions
