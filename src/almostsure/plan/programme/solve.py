@@ -151,7 +151,7 @@ def _assured_or_raise(
             f"no policy within the limit was found, though those that never take more than {budget} damage are: {APART}"
         ) from None
     used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().expected_damage
-    return replace(assured, constraint=constraint, used=used, layers=None, _kept={})
+    return replace(assured, constraint=constraint, used=used, layers=None)
 
 
 def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:
