@@ -29,7 +29,6 @@ is computed from p̄_{t−1}.  The proof is the same.
 from __future__ import annotations
 
 from copy import copy
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
@@ -55,7 +54,7 @@ from almostsure.plan.risk.certificate import (
     write_risks,
 )
 from almostsure.plan.risk.least import least_risk, least_within
-from almostsure.plan.risk.sums import Sums, part_at, part_of, risks_of, sums_of
+from almostsure.plan.risk.sums import part_at, part_of, risks_of, sums_of
 from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, is_one
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
@@ -114,29 +113,20 @@ class RiskShield:
         self.horizon = None if horizon is None else check_horizon(horizon, least=0)
         size = 8 * (self.budget + 1) * self.mdp.num_states * (2 if self.horizon is None else self.horizon + 1)
         require(size, f"least risks for budgets up to {self.budget:,}", "Use a smaller budget, or fewer steps.")
-        self.least = self._solved(check_tolerance(tolerance))
+        tolerance = check_tolerance(tolerance)
+        if self.horizon is None:
+            needed = minimal_budget(self.mdp, cap=self.budget).of_state
+            self.least = least_risk(self.mdp, needed, self.budget, tolerance).upper
+        else:
+            self.least = least_within(self.mdp, self.budget, self.horizon)
         self._prepare()
 
-    def _solved(self, tolerance: float) -> Floats:
-        """The table of p̄: one row per remaining budget (and per number of steps left)."""
-        if self.horizon is not None:
-            return least_within(self.mdp, self.budget, self.horizon)
-        needed = minimal_budget(self.mdp, cap=self.budget).of_state
-        return least_risk(self.mdp, needed, self.budget, tolerance).upper
-
     def _prepare(self) -> None:
-        """Freeze the table, and distribute the risk over the initial states."""
+        """Freeze the table of p̄, one row per remaining budget (and per number of steps left), and share the risk."""
         self.least.flags.writeable = False
         self._start = self._share_risk()
         self._asked: tuple[tuple[int, ...], Floats] = (), np.zeros(0)  # the last argument of _risks_at, and its result
-
-    @cached_property
-    def _sums(self) -> Sums:
-        return sums_of(self.mdp)
-
-    @cached_property
-    def _outcomes(self) -> Outcomes:
-        return Outcomes(self.mdp)
+        self._sums, self._outcomes = sums_of(self.mdp), Outcomes(self.mdp)
 
     @property
     def carries(self) -> tuple[str, ...]:
@@ -273,7 +263,12 @@ class RiskShield:
             left = remaining - self._outcomes.damages(state, action, next_state, damage)
             choices = self.mdp.find_choices(state, action)  # they exist, since they have been played
             before = self._steps(choices.size, *steps)
-            after = self._after(choices, remaining, risk, next_state, left, before)
+            check_goes_on(before)
+            used = self.risks_of_choices(remaining, choices, before)
+            if (used > risk).any():
+                at = int(np.argmax(used > risk))
+                raise self._not_allowed(int(choices[at]), int(remaining[at]), float(risk[at]), float(used[at]))
+            after = _left(risk, used, self.least_risks(next_state, left, before - 1))
             return next_state, left, after, *(x - 1 for x in steps)
         try:
             spent = self._outcomes.known[state, action, next_state, damage, type(damage)]
@@ -281,7 +276,7 @@ class RiskShield:
         except (KeyError, TypeError):  # not in the cache, or not plain numbers
             s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
             spent = self._outcomes.damage(s, a, reached, damage)
-        kept = self._kept(self.mdp.choice(s, a), s, remaining, risk, reached, spent, *steps)
+        kept = self.risk_after(s, remaining, risk, a, reached, spent, *steps)
         return reached, remaining - spent, kept, *(x - 1 for x in steps)
 
     def risk_after(
@@ -296,27 +291,13 @@ class RiskShield:
     ) -> float:
         """The remaining risk after an action with its next state and damage; ``steps_left`` counts this step."""
         choice, s, reached = self.mdp.choice(state, action), self.mdp.state(state), self.mdp.state(next_state)
-        return self._kept(choice, s, remaining, risk, reached, whole("damage", damage), steps_left)
-
-    def _kept(
-        self, choice: int, s: int, remaining: int, risk: float, reached: int, spent: int, steps_left: int | None = None
-    ) -> float:
-        left, rho, steps = whole("remaining", remaining), check_risk(risk), self._step(steps_left)
+        left, spent = whole("remaining", remaining), whole("damage", damage)
+        rho, steps = check_risk(risk), self._step(steps_left)
         check_goes_on(steps)
         used = float(self._risks_at(s, left, steps)[choice - int(self.mdp.choice_ptr[s])])
         if used > rho:
             raise self._not_allowed(choice, left, rho, used)
         return float(_left(rho, used, self._least_at(reached, left - spent, steps - 1)))
-
-    def _after(
-        self, choices: Ints, remaining: Ints, risk: Floats, next_states: Ints, left: Ints, steps: Ints
-    ) -> Floats:
-        check_goes_on(steps)
-        used = self.risks_of_choices(remaining, choices, steps)
-        if (used > risk).any():
-            at = int(np.argmax(used > risk))
-            raise self._not_allowed(int(choices[at]), int(remaining[at]), float(risk[at]), float(used[at]))
-        return _left(risk, used, self.least_risks(next_states, left, steps - 1))
 
     def _not_allowed(self, choice: int, remaining: int, risk: float, used: float) -> NoSafeAction:
         return NoSafeAction(
@@ -400,8 +381,8 @@ class RiskShield:
         result.horizon, result.least = promise.horizon, promise.least
         with must_hold(path, "a risk shield of its model"):
             check_risks(model, promise)
-            result._check_sums()
             result._prepare()
+            result._check_sums()
         return result
 
     def _check_sums(self) -> None:
