@@ -196,21 +196,19 @@ class _Evaluator:
         damage, length = nothing or damage, nothing or length
         shares = (numbers[column] for column in (ENDS, ENDLESS))
         ends, endless = (nothing or share._replace(value=min(max(share.value, 0.0), 1.0)) for share in shares)
-        errors = [x.error for x in (gain, damage, discounted_damage, length, ends, endless)]
+        found = {
+            "expected_return": gain, "expected_damage": damage, "discounted_damage": discounted_damage,
+            "expected_length": length, "ends": ends, "endless": endless,
+        }  # fmt: skip
         return Evaluation(
-            expected_return=gain.value,
-            expected_damage=damage.value,
-            discounted_damage=discounted_damage.value,
-            expected_length=length.value,
-            ends=ends.value,
+            **{name: number.value for name, number in found.items()},
             damage_distribution=np.minimum(distribution, 1.0),
             beyond=min(beyond, 1.0),
-            endless=endless.value,
             budget=self.start,
             discount=self.discount,
             lower=_outwards(gain.value, -gain.error),
             upper=_outwards(gain.value, gain.error),
-            accuracy=max(*errors, self.lost),
+            accuracy=max(self.lost, *(number.error for number in found.values())),
         )
 
     def _return(self, number: Number) -> Number:

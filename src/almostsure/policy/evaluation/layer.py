@@ -10,7 +10,7 @@ import numpy as np
 
 from almostsure.model.arrays import ascending
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.policy.evaluation.chain import Block, Moves, add_up, block
+from almostsure.policy.evaluation.chain import Block, Moves, add_up
 from almostsure.policy.evaluation.linear import EPS, Leaking, Values, together
 from almostsure.policy.evaluation.wide import LOST, TINY, UP, Groups, Wide, add, multiply, put, wide
 
@@ -37,8 +37,8 @@ class Layer:
 
     def __init__(self, mdp: MDP, moves: Moves, stays: Bools, discount: float) -> None:
         self.moves, self.stays, self.discount = moves, stays, discount
-        self.block = block(moves, stays)
-        self.discounting = block(moves, stays, discount=discount) if discount < 1 else self.block
+        self.block = Block(moves, stays)
+        self.discounting = Block(moves, stays, discount=discount) if discount < 1 else self.block
         closed, label = ~self.block.transient, self.block.label
         damaging = np.zeros(label.max() + 1, np.bool_)
         damaging[label[moves.row[stays & (moves.damage > 0)]]] = True
@@ -67,7 +67,7 @@ class Layer:
         """The values of all columns; ``known`` are those of the states that are not transient."""
         moves, t = self.moves, solved.transient
         mine, stays = np.flatnonzero(t[moves.row]), self.stays & solved.leaving
-        row, count, columns = (np.cumsum(t) - 1)[moves.row[mine]], int(np.count_nonzero(t)), gains.shape[1]
+        row, count, columns = solved.place[moves.row[mine]], int(np.count_nonzero(t)), gains.shape[1]
         weight, groups = moves.weight[mine][:, None], Groups(row, count)
         right, slack = Wide(*np.zeros((2, count, columns))), np.zeros((count, columns))
         for some in together(mine.size, columns):

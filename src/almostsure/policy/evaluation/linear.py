@@ -30,6 +30,7 @@ than its sum.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
@@ -193,25 +194,17 @@ class Refining:
     """Sparse factorisation, residuals with twice the digits, and proofs of the errors."""
 
     def __init__(self, row: Ints, column: Ints, weight: Wide, leak: Wide) -> None:
+        from scipy.sparse import csc_array, diags_array
+
         self.size = leak.high.size
         self._row, self._column, self._weight, self._leak = row, column, weight, leak
         self._by_row, self._by_column = Groups(row, self.size), Groups(column, self.size)
         self._rounds = max(self._by_row.rounds, self._by_column.rounds) + 16
         self._diagonal = add(self._by_row.add_up(weight), leak)
-        self._matrix = self._sparse(self._row, self._column, weight.high)
-        self._factor = self._factorise()
-
-    def _sparse(self, row: Ints, column: Ints, entries: Floats) -> Any:
-        from scipy.sparse import csc_array
-
-        return csc_array((entries, (row, column)), shape=(self.size, self.size))
-
-    def _factorise(self) -> SuperLU | None:
-        states = np.arange(self.size)
-        try:
-            return SuperLU(self._sparse(states, states, self._diagonal.high) - self._matrix)
-        except RuntimeError:  # singular to working precision
-            return None
+        self._matrix: Any = csc_array((weight.high, (row, column)), shape=(self.size, self.size))
+        self._factor: SuperLU | None = None
+        with suppress(RuntimeError):  # singular to working precision
+            self._factor = SuperLU(csc_array(diags_array(self._diagonal.high)) - self._matrix)
 
     def solve(self, right: Wide, slack: Floats) -> Values:
         """Solve x = b + A x for right-hand sides, [n, columns], with errors of at most ``slack``."""
