@@ -23,7 +23,15 @@ from almostsure.files import file_name, must_hold
 from almostsure.model.arrays import owners, spans
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.source import Model, as_model
-from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, is_one, no_safe_action
+from almostsure.shield.lookups import (
+    check_goes_on,
+    check_states,
+    check_steps_left,
+    indices,
+    look_ups,
+    no_safe_action,
+    one_or_many,
+)
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.wording import counted
@@ -162,15 +170,13 @@ class HorizonShield:
 
     def begin(self, state: Any, budget: int) -> Run:
         """The run (state, remaining, steps left) that begins in a state; for an array of states, three arrays."""
-        remaining, steps = check_budget(budget), self.minimal.horizon
-        states = np.ravel(whole_array("states", indices(self.mdp, state)))
-        check_states(self.mdp, states)
-        short = self._values(states, np.full(states.size, steps)) > remaining
+        remaining = check_budget(budget)
+        states, _, _ = look_ups(self.mdp, state, remaining)
+        left, steps = np.full(states.size, remaining, np.int64), np.full(states.size, self.horizon, np.int64)
+        short = self._values(states, steps) > remaining
         if short.any():
-            self._refuse(int(states[np.argmax(short)]), remaining, steps)
-        if is_one(self.mdp, state):
-            return int(states[0]), remaining, steps
-        return states.astype(np.int64), np.full(states.size, remaining, np.int64), np.full(states.size, steps, np.int64)
+            self._refuse(int(states[np.argmax(short)]), remaining, self.horizon)
+        return one_or_many(self.mdp, state, states, left, steps)
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, both are arrays.  See ``Shield.after``."""

@@ -14,6 +14,7 @@ from almostsure.errors import ArgumentError, NoSafeAction
 from almostsure.model.arrays import Ints
 from almostsure.model.build.function import Encode
 from almostsure.model.space import Space
+from almostsure.shield.protocol import Run
 
 INT64 = np.dtype(np.int64)
 
@@ -61,6 +62,13 @@ def is_one(space: Space, state: Any) -> bool:
         return state in known or not all(isinstance(part, str) or part in known for part in state)
     except TypeError:  # a part cannot be hashed
         return True
+
+
+def one_or_many(space: Space, state: Any, states: Ints, *carried: npt.NDArray[Any]) -> Run:
+    """The run that begins in ``state`` if it is one, or those that begin in several; ``states`` are their indices."""
+    if is_one(space, state):
+        return tuple(column[0].item() for column in (states, *carried))
+    return states.astype(np.int64, copy=False), *carried
 
 
 def indices(space: Space, states: Any) -> Any:

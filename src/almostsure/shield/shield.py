@@ -21,7 +21,7 @@ from almostsure.model.source import Model, as_model
 from almostsure.policy.policy import Policy
 from almostsure.shield import checks
 from almostsure.shield.feasible import Violation, first_violation
-from almostsure.shield.lookups import is_one, look_ups, no_safe_action
+from almostsure.shield.lookups import look_ups, no_safe_action, one_or_many
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.shield.table import Table, table_of
@@ -195,16 +195,11 @@ class Shield:
             If ``budget`` is negative, fractional, or above the cap of the minimal budget.
         """
         remaining = known_budget(self.minimal, budget)
-        if is_one(self.mdp, state):
-            s = self.mdp.state(state)
-            if self.minimal.of_state[s] > min(remaining, INFINITE - 1):
-                self._refuse(s, remaining)
-            return s, remaining
         states, _, _ = look_ups(self.mdp, state, remaining)
-        left = np.full(states.shape, remaining, np.int64)
+        left = np.full(states.size, remaining, np.int64)
         if (self.minimal.of_state[states] > min(remaining, INFINITE - 1)).any():
             self._refuse_first(states, left)
-        return states.astype(np.int64, copy=False), left
+        return one_or_many(self.mdp, state, states, left)
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, both are arrays.

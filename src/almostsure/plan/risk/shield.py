@@ -55,7 +55,7 @@ from almostsure.plan.risk.certificate import (
 )
 from almostsure.plan.risk.least import least_risk, least_within
 from almostsure.plan.risk.sums import part_at, part_of, risks_of, sums_of
-from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, is_one
+from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, look_ups, one_or_many
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.wording import counted
@@ -242,8 +242,7 @@ class RiskShield:
         remaining = self.budget if budget is None else check_budget(budget)
         if remaining > self.budget:
             raise ArgumentError(f"budget must be at most {self.budget}, the shield's budget; got {remaining}")
-        states = np.ravel(whole_array("states", indices(self.mdp, state)))
-        check_states(self.mdp, states)
+        states, _, _ = look_ups(self.mdp, state, remaining)
         whole_budget = remaining == self.budget
         risk = np.array([self._start.get(s, self.risk) if whole_budget else self.risk for s in states.tolist()])
         left, steps = np.full(states.size, remaining, np.int64), np.full(states.size, self.horizon or 0, np.int64)
@@ -251,10 +250,7 @@ class RiskShield:
         if short.any():
             at = int(np.argmax(short))
             self._refuse(int(states[at]), remaining, float(risk[at]), int(steps[at]))
-        last = () if self.horizon is None else (steps,)
-        if is_one(self.mdp, state):
-            return int(states[0]), remaining, float(risk[0]), *(int(x[0]) for x in last)
-        return states.astype(np.int64), left, risk, *last
+        return one_or_many(self.mdp, state, states, left, risk, *([] if self.horizon is None else [steps]))
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, arrays of both.  See ``Shield.after``."""
