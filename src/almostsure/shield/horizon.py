@@ -14,7 +14,7 @@ from typing import Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, count, names_right_word, whole, whole_array
+from almostsure.arguments import check_budget, names_right_word, whole, whole_array
 from almostsure.budget.certificate import check_never_too_small_within
 from almostsure.budget.horizon import HorizonBudget, read_within, write_within
 from almostsure.budget.minimal import INFINITE
@@ -112,8 +112,7 @@ class HorizonShield:
             If there is none, or no step is left: the shield guarantees nothing beyond the horizon.
         """
         s, left = self.mdp.state(state), whole("remaining", remaining)
-        steps = self._steps(steps_left)
-        row = self.mask(np.array([s]), np.array([left]), np.array([steps]))[0]
+        row = self.mask(np.array([s]), np.array([left]), np.array([whole("steps_left", steps_left)]))[0]
         return np.flatnonzero(row)
 
     def mask(self, states: npt.ArrayLike, remaining: npt.ArrayLike, steps_left: npt.ArrayLike) -> Bools:
@@ -125,8 +124,8 @@ class HorizonShield:
         s, left, steps = np.broadcast_arrays(*map(np.atleast_1d, given))
         check_states(self.mdp, s)
         check_steps_left(self.mdp, s, left, steps, self.horizon)
-        if steps.size:
-            self._steps(int(steps.max()))
+        if steps.max(initial=0) > self.horizon:
+            raise ArgumentError(f"steps_left must be at most the horizon {self.horizon}; got {steps.max()}")
         choices, owner = spans(self.mdp.choice_ptr, s)
         safe = self._needed(choices, steps[owner]) <= np.minimum(left[owner], INFINITE - 1)
         result = np.zeros((s.size, self.mdp.num_actions), np.bool_)
@@ -153,12 +152,6 @@ class HorizonShield:
         if not rises.value.size:
             return np.zeros(states.size, np.int64)
         return np.where(at >= rises.ptr[states], rises.value[np.maximum(at, 0)], 0).astype(np.int64)
-
-    def _steps(self, steps_left: int) -> int:
-        steps = count("steps_left", steps_left, least=0)
-        if steps > self.minimal.horizon:
-            raise ArgumentError(f"steps_left must be at most the horizon {self.minimal.horizon}; got {steps}")
-        return steps
 
     def _refuse(self, state: int, remaining: int, steps: int) -> NoReturn:
         need = int(self._values(np.array([state]), np.array([steps]))[0])

@@ -13,7 +13,6 @@ it is *truncated*.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -41,7 +40,7 @@ from almostsure.policy.simulation.plain import (
     no_results,
     play_plain,
 )
-from almostsure.policy.simulation.streams import Streams, open_streams
+from almostsure.policy.simulation.streams import open_streams
 from almostsure.progress import Bar
 from almostsure.wording import counted
 
@@ -160,46 +159,32 @@ def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None
 def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None = None) -> Results:
     """Play with compiled code, in threads on all cores or with a crew.  The results do not depend on that."""
     results, done = no_results(count), 0
+    columns: tuple[npt.NDArray[Any], ...] = results
     # Tasks are small, so that long episodes do not delay the others.
     size = max(1, min(4096 if crew is None else 65536, count // 16, PIECE // rules.max_steps))
     pieces = [(first, min(first + size, count)) for first in range(0, count, size)]
     try:
         if crew is None:
             warm_up()
-            crew, job = LocalCrew(cores()), _Job(tables, rules, open_streams(seed, np.arange(count)), results)
-        else:
-            job = _Job(tables, rules, seed, None)
-        with crew.open(job, threads=True) as each, Bar("playing", count) as bar:
-            for piece, played in zip(pieces, each(pieces), strict=True):
-                if job.results is None:
-                    for name, column in zip(Results._fields, played, strict=True):
-                        getattr(results, name)[slice(*piece)] = column
-                done = piece[1]
+            crew = LocalCrew(cores())
+        task = partial(_play_piece, tables, rules, seed)
+        with crew.open(task, threads=True) as each, Bar("playing", count) as bar:
+            for (first, last), played in zip(pieces, each(pieces), strict=True):
+                for column, part in zip(columns, played, strict=True):
+                    column[first:last] = part
+                done = last
                 bar.update(done)
     except KeyboardInterrupt:
-        raise Stopped(results.part(0, done)) from None
+        raise Stopped(Results._make(column[:done] for column in columns)) from None
     return results
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """The task of a worker: plays some of the episodes."""
-
-    tables: Tables
-    rules: Rules
-    random: int | Streams  # the seed, or the streams of all episodes
-    results: Results | None  # those of all episodes, for threads of this process; other workers return theirs
-
-    def __call__(self, piece: tuple[int, int]) -> Results:
-        """Play the episodes first … last − 1."""
-        warm_up()
-        results = no_results(piece[1] - piece[0]) if self.results is None else self.results.part(*piece)
-        if isinstance(self.random, int):
-            streams = open_streams(self.random, np.arange(*piece))
-        else:
-            streams = Streams(*(column[slice(*piece)] for column in self.random))
-        play(self.tables, self.rules, streams, results)
-        return results
+def _play_piece(tables: Tables, rules: Rules, seed: int, piece: tuple[int, int]) -> Results:
+    """The task of a worker: play the episodes first … last − 1."""
+    warm_up()
+    results = no_results(piece[1] - piece[0])
+    play(tables, rules, open_streams(seed, np.arange(*piece)), results)
+    return results
 
 
 @cache
