@@ -118,18 +118,19 @@ def without_loops(owner: Ints, moves: Any) -> tuple[Any, Floats]:
     return csr_array((weight, (rows[kept], moves.indices[kept])), shape=moves.shape), leaving
 
 
-def with_layers(mdp: MDP, budget: int | None) -> tuple[Arrays, Floats, Ints]:
+def with_layers(mdp: MDP, budget: int | None, limited: Ints | None = None) -> tuple[Arrays, Floats, Ints]:
     """The model on (state, remaining) without damage, the cost of each outcome, and the initial states.
 
     Layers 0 … budget are for the remaining budget, and the next one is for after overspending, which costs 1.  Without
-    a budget there is one layer, and the cost is the damage.
+    a budget there is one layer, and the cost is the damage.  The budget is for the damage ``limited``, [num_outcomes],
+    by default that of the model.
     """
     arrays = mdp.arrays
     none = np.zeros(mdp.num_outcomes, arrays.damage.dtype)
     if budget is None:
         return replace(arrays, damage=none), arrays.damage.astype(np.float64), mdp.initial_states
     layers, remaining = budget + 2, np.arange(budget + 2)[:, None]
-    left = remaining - arrays.damage.astype(np.int64)
+    left = remaining - (arrays.damage if limited is None else limited).astype(np.int64)
     over = (left < 0) | (remaining > budget)
     successor = np.where(over, budget + 1, left) * mdp.num_states + arrays.successor
     stacked = Arrays(
