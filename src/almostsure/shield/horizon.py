@@ -21,7 +21,7 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError
 from almostsure.files import file_name, must_hold
 from almostsure.model.arrays import owners, spans
-from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.mdp import Bools, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.shield.lookups import (
     check_goes_on,
@@ -78,23 +78,12 @@ class HorizonShield:
             )
         if not minimal.checked:
             check_never_too_small_within(minimal)
-        self.minimal = minimal
+        self.minimal, self.horizon = minimal, minimal.horizon
+        self.mdp = self.space = minimal.mdp
         rises = minimal.rises
         self._scale = max(minimal.horizon, int(rises.step.max(initial=0))) + 1
         self._keys = owners(rises.ptr).astype(np.int64) * self._scale + rises.step
         self._outcomes = Outcomes(minimal.mdp)
-
-    @property
-    def mdp(self) -> MDP:
-        """The model whose choices it allows or refuses."""
-        return self.minimal.mdp
-
-    space = mdp  # the states and actions that it knows
-
-    @property
-    def horizon(self) -> int:
-        """The number of steps."""
-        return self.minimal.horizon
 
     def within(self, steps: int) -> HorizonShield:
         """The shield for episodes of at most ``steps`` steps, which allows more if that is less than the horizon."""

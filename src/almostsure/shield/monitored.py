@@ -61,8 +61,8 @@ class MonitoredShield:
         self._parts = [parts]  # the outermost product first
         while (inner := _parts_of(self._parts[-1].base)) is not None:
             self._parts.append(inner)
-        self._base = self._parts[-1].base
-        self._outcomes, self._is_over = Outcomes(self._base), self._base.is_terminal()
+        self.space = self._parts[-1].base  # the states and actions that an environment shows
+        self._outcomes, self._is_over = Outcomes(self.space), self.space.is_terminal()
         self._number_memories()
 
     def _number_memories(self) -> None:
@@ -87,11 +87,6 @@ class MonitoredShield:
     def carries(self) -> tuple[str, ...]:
         """The names of what the guard of the product carries, and "memory"."""
         return (*self.guard.carries, "memory")
-
-    @property
-    def space(self) -> MDP:
-        """The states and actions that an environment shows: those of the base model."""
-        return self._base
 
     @property
     def horizon(self) -> int | None:

@@ -382,12 +382,9 @@ class Shield:
 
     def __repr__(self) -> str:
         values, counts = self._levels()
-        never = int(counts[-1]) if values[-1] == INFINITE else 0
-        sums = list(zip(values.tolist(), np.cumsum(counts).tolist(), strict=True))[: len(values) - (never > 0)]
-        shown = sums if len(sums) <= 4 else [*sums[:2], sums[-1]]
-        steps = [f"{count:,} with {value} left" for value, count in shown]
-        if len(sums) > 4:
-            steps.insert(2, "…")
+        never, sums = int(counts[values == INFINITE].sum()), zip(values.tolist(), np.cumsum(counts), strict=True)
+        steps = [f"{count:,} with {value} left" for value, count in sums if value < INFINITE]
+        steps = steps if len(steps) <= 4 else [*steps[:2], "…", steps[-1]]
         if self.minimal.cap is not None:
             never_why = f"are refused, as they need more than the cap {self.minimal.cap}"
         else:

@@ -69,24 +69,20 @@ class Programme:
         return _trimmed(self.everything, ~self.gainful) if self.discount == 1 else self.everything
 
     @cached_property
-    def _solver(self) -> _Solver:
+    def solver(self) -> _Solver:
+        """Solves the problem, and has it with prices, for proofs."""
         return _Solver(self.flow, self.discount)
 
     def solve(self, limit: float | None) -> Answer | None:
         """The best flow with at most ``limit`` cost (None: any); None if there is none."""
         self._check_endless(limit)
-        return self._solver.solve(limit)
+        return self.solver.solve(limit)
 
     def visits(self, answer: Answer) -> Floats:
         """The expected number of plays of each choice in an answer's flow, self-loops included."""
         flow = self.flow
         result: Floats = answer.flow / np.where(flow.is_stop, 1.0, self._leaving[flow.choice])
         return result
-
-    @property
-    def priced(self) -> Priced:
-        """The problem with prices, for proofs."""
-        return self._solver.priced
 
     @cached_property
     def least_cost(self) -> float:

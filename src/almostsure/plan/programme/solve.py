@@ -108,7 +108,7 @@ def _within_limit(mdp: MDP, constraint: Expected | Chance, programme: Programme)
 
 def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer: Answer) -> _Found:
     """The policy of an answer, evaluated."""
-    proof = Proof(programme.priced, answer.price, answer.potential)
+    proof = Proof(programme.solver.priced, answer.price, answer.potential)
     try:
         policy = extract(mdp, programme.flow, programme.visits(answer), proof, budget_of(constraint))
     except PolicyError:  # the flow is not conserved

@@ -42,7 +42,7 @@ from almostsure.errors import ArgumentError, CertificateError, Infeasible, NoSaf
 from almostsure.files import file_name, must_hold
 from almostsure.memory import require
 from almostsure.model.arrays import spans
-from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.plan.constraints import check_risk
 from almostsure.plan.risk.certificate import (
@@ -108,7 +108,7 @@ class RiskShield:
     def __init__(
         self, mdp: Model, budget: int, risk: float, *, horizon: int | None = None, tolerance: float = TOLERANCE
     ) -> None:
-        self.mdp = known_probabilities(as_model(mdp))
+        self.mdp = self.space = known_probabilities(as_model(mdp))
         self.budget, self.risk = check_budget(budget), check_risk(risk)
         self.horizon = None if horizon is None else check_horizon(horizon, least=0)
         size = 8 * (self.budget + 1) * self.mdp.num_states * (2 if self.horizon is None else self.horizon + 1)
@@ -122,9 +122,20 @@ class RiskShield:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Freeze the table of p̄, one row per remaining budget (and per number of steps left), and share the risk."""
+        """Freeze the table of p̄, one row per remaining budget (and per number of steps left), and share the risk.
+
+        The mean of the initial risks of the initial states is ``risk``: the start is a random outcome too.
+        """
         self.least.flags.writeable = False
-        self._start = self._share_risk()
+        states, mean = self.mdp.initial_states, risk_at_start(self.mdp, self.least)
+        if mean > self.risk:
+            raise Infeasible(
+                f"a risk of {self.risk:g} is not enough: from the start, more than {self.budget} damage cannot be "
+                f"ruled out at a risk below {mean!r} (rounded up). Allow that risk, or a larger budget.",
+                needed=mean,
+            )
+        shares = [self.risk] if states.size == 1 else _left(self.risk, mean, self.least[-1, states]).tolist()
+        self._start = dict(zip(states.tolist(), shares, strict=True))
         self._asked: tuple[tuple[int, ...], Floats] = (), np.zeros(0)  # the last argument of _risks_at, and its result
         self._sums, self._outcomes = sums_of(self.mdp), Outcomes(self.mdp)
 
@@ -141,24 +152,6 @@ class RiskShield:
         result.least, result.horizon = self.least[: (steps + 1) * (self.budget + 1)], steps
         result._prepare()
         return result
-
-    @property
-    def space(self) -> MDP:
-        """The model, whose states and actions the shield knows."""
-        return self.mdp
-
-    def _share_risk(self) -> dict[int, float]:
-        """The initial risk in each initial state, such that its mean is ``risk``: the start is a random outcome too."""
-        states, mean = self.mdp.initial_states, risk_at_start(self.mdp, self.least)
-        one = np.array([self.risk])
-        shares = one if states.size == 1 else _left(self.risk, mean, self.least[-1, states])
-        if mean > self.risk:
-            raise Infeasible(
-                f"a risk of {self.risk:g} is not enough: from the start, more than {self.budget} damage cannot be "
-                f"ruled out at a risk below {mean!r} (rounded up). Allow that risk, or a larger budget.",
-                needed=mean,
-            )
-        return dict(zip(states.tolist(), shares.tolist(), strict=True))
 
     # ------------------------------------------------------------------ what is allowed
 
@@ -373,8 +366,8 @@ class RiskShield:
         file_name(path, "RiskShield.load(path, mdp)")
         model, result = as_model(mdp), cls.__new__(cls)
         promise = read_risks(path, known_probabilities(model))
-        result.mdp, result.budget, result.risk = model, promise.budget, promise.risk
-        result.horizon, result.least = promise.horizon, promise.least
+        result.mdp = result.space = model
+        result.budget, result.risk, result.horizon, result.least = promise
         with must_hold(path, "a risk shield of its model"):
             check_risks(model, promise)
             result._prepare()

@@ -257,11 +257,11 @@ class _Evaluator:
                     break
             layer = layers.get(level, tail)
             assert layer is not None  # mass only waits in existing layers
-            flow = layer.flow(waiting.pop(level))
-            self.lost += flow.lost
+            stays, left, lost = layer.flow(waiting.pop(level))
+            self.lost += lost
             ended += [0.0] * (level + 1 - len(ended))
-            ended[level] = flow.ended
-            for damage, reached, mass in flow.left:
+            ended[level] = stays
+            for damage, reached, mass in left:
                 target = layers.get(level + damage, tail)
                 if target is None:
                     beyond += float(mass.sum())

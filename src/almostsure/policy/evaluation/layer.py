@@ -24,14 +24,6 @@ class Number(NamedTuple):
     error: float
 
 
-class Flow(NamedTuple):
-    """The flow of the mass that enters a layer."""
-
-    ended: float  # the mass that never leaves the layer
-    left: list[tuple[int, Ints, Floats]]  # damages, the states reached with each, and their masses
-    lost: float  # bound on the mass that is missing or too much
-
-
 class Layer:
     """A layer with its equations and its values."""
 
@@ -86,8 +78,12 @@ class Layer:
         result.value.high[~t] = known[~t]
         return result
 
-    def flow(self, mass: Floats) -> Flow:
-        """The flow of the mass that enters the layer."""
+    def flow(self, mass: Floats) -> tuple[float, list[tuple[int, Ints, Floats]], float]:
+        """Where the mass that enters the layer goes.
+
+        Returns the mass that never leaves it; damages, the states reached with each, and their masses; and a bound on
+        the mass that is missing or too much.
+        """
         moves, solved, t = self.moves, self.block, self.block.transient
         visits = mass.copy()
         visits[t], lost = solved.system.visits(mass[t])
@@ -97,7 +93,7 @@ class Layer:
         ended = float(mass[~t].sum() + leaving[closed].sum() + visits[t] @ moves.rests[t])
         damage, reached, gone = moves.damage[out][~closed], moves.successor[out][~closed], leaving[~closed]
         left = [(d, reached[damage == d], gone[damage == d]) for d in ascending(damage).tolist()]
-        return Flow(ended, left, lost + self._most * EPS * float(mass.sum()))
+        return ended, left, lost + self._most * EPS * float(mass.sum())
 
 
 def _drifts(mdp: MDP, moves: Moves, solved: Block) -> set[int]:
