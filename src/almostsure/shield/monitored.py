@@ -18,6 +18,7 @@ from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.products import Parts, edges_of
+from almostsure.shield.lookups import one_or_many
 from almostsure.shield.outcomes import Numbers, Outcomes, once_each, places
 from almostsure.shield.protocol import ForSteps, Guard, Run
 
@@ -148,9 +149,8 @@ class MonitoredShield:
                 state=missing,
             )
         places = np.array([place[s] for s in states], np.int64)
-        if np.ndim(state) == 0:
-            return states[0], *self.guard.begin(int(places[0]), budget)[1:], int(self._memory[places[0]])
-        return np.array(states, np.int64), *self.guard.begin(places, budget)[1:], self._memory[places]
+        _, *carried = self.guard.begin(places, budget)
+        return one_or_many(self.space, state, np.array(states, np.int64), *carried, self._memory[places])
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, both are arrays."""

@@ -34,7 +34,7 @@ from almostsure.model.arrays import ascending
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
 from almostsure.policy.evaluation.chain import layers_of, normalised
-from almostsure.policy.evaluation.layer import Layer, Number, mean_of
+from almostsure.policy.evaluation.layer import COLUMNS, ENDLESS, Layer, Number, mean_of
 from almostsure.policy.evaluation.linear import Values
 from almostsure.policy.evaluation.within import evaluate_within
 from almostsure.policy.explore import OVERSPENT
@@ -44,8 +44,6 @@ from almostsure.wording import precise
 LEVELS = 1_000
 WORK = 10_000_000
 NEGLIGIBLE = 1e-13
-
-RETURN, DAMAGE, STEPS, ENDS, ENDLESS = range(5)  # the columns that are solved together
 
 
 @final
@@ -178,28 +176,24 @@ class _Evaluator:
         initial = np.zeros(first.moves.states.size)
         initial[starts] = probability.high
         distribution, beyond = self._masses(initial)
-        numbers = [mean_of(probability, first.values.at((starts, column))) for column in range(5)]
-        discounted = [mean_of(probability, first.discounted.at((starts, column))) for column in (RETURN, DAMAGE)]
-        return self._result(numbers, discounted, distribution, beyond)
+        numbers = [mean_of(probability, first.values.at((starts, column))) for column in range(COLUMNS)]
+        return self._result(numbers, distribution, beyond)
 
-    def _result(
-        self, numbers: list[Number], discounted: list[Number], distribution: Floats, beyond: float
-    ) -> Evaluation:
+    def _result(self, numbers: list[Number], distribution: Floats, beyond: float) -> Evaluation:
         every = list(self.layers.values())
-        overspends = any(x.overspends for x in every)
-        nothing = Number(math.nan, 0.0) if overspends and not self.policy.knows_overspent else None
+        gain, damage, length, ends, endless, *discounted = numbers
         infinite = Number(math.inf, 0.0)
-        damage = infinite if any(x.has_endless_damage for x in every) else numbers[DAMAGE]
-        length = infinite if any(x.goes_on for x in every) else numbers[STEPS]
-        gain = nothing or (discounted[RETURN] if self.discount < 1 else self._return(numbers[RETURN]))
-        discounted_damage = nothing or (discounted[DAMAGE] if self.discount < 1 else damage)
-        damage, length = nothing or damage, nothing or length
-        shares = (numbers[column] for column in (ENDS, ENDLESS))
-        ends, endless = (nothing or share._replace(value=min(max(share.value, 0.0), 1.0)) for share in shares)
+        damage = infinite if any(x.has_endless_damage for x in every) else damage
+        length = infinite if any(x.goes_on for x in every) else length
+        ends, endless = (share._replace(value=min(max(share.value, 0.0), 1.0)) for share in (ends, endless))
+        gain, discounted_damage = discounted if self.discount < 1 else (self._return(gain), damage)
         found = {
             "expected_return": gain, "expected_damage": damage, "discounted_damage": discounted_damage,
             "expected_length": length, "ends": ends, "endless": endless,
         }  # fmt: skip
+        if any(x.overspends for x in every) and not self.policy.knows_overspent:
+            gain = Number(math.nan, 0.0)
+            found = dict.fromkeys(found, gain)
         return Evaluation(
             **{name: number.value for name, number in found.items()},
             damage_distribution=np.minimum(distribution, 1.0),
@@ -222,15 +216,13 @@ class _Evaluator:
     def _value_layer(self, remaining: int) -> None:
         layer = self.layers[remaining]
         damage, successor = layer.moves.damage, layer.moves.successor
-        after, discounted = Values.zeros(damage.size, 5), Values.zeros(damage.size, 2)
+        after = Values.zeros(damage.size, COLUMNS)
         for harm in ascending(damage[~layer.stays]).tolist():
             target = self.layers.get(max(remaining - harm, OVERSPENT))
             if target is not None:
                 at = np.flatnonzero(~layer.stays & (damage == harm))
-                place = target.moves.position(successor[at])
-                after.put(at, target.values.at(place))
-                discounted.put(at, target.discounted.at(place))
-        layer.solve(after, discounted)
+                after.put(at, target.values.at(target.moves.position(successor[at])))
+        layer.solve(after)
 
     # ------------------------------------------------------------------ masses, from above
 

@@ -14,6 +14,8 @@ from almostsure.policy.evaluation.chain import Block, Moves, add_up
 from almostsure.policy.evaluation.linear import EPS, Leaking, Values, together
 from almostsure.policy.evaluation.wide import LOST, TINY, UP, Groups, Wide, add, multiply, put, wide
 
+# The columns of the values of states; those with a discount are only solved if there is one.
+RETURN, DAMAGE, STEPS, ENDS, ENDLESS, DISCOUNTED_RETURN, DISCOUNTED_DAMAGE, COLUMNS = range(8)
 EXACT = 40  # the drift of classes with up to so many states is computed in fractions, if floats cannot decide it
 
 
@@ -28,9 +30,11 @@ class Layer:
     """A layer with its equations and its values."""
 
     def __init__(self, mdp: MDP, moves: Moves, stays: Bools, discount: float) -> None:
-        self.moves, self.stays, self.discount = moves, stays, discount
+        self.moves, self.stays = moves, stays
         self.block = Block(moves, stays)
-        self.discounting = Block(moves, stays, discount=discount) if discount < 1 else self.block
+        self.systems = [(self.block, slice(0, DISCOUNTED_RETURN), 1.0)]  # with the columns that they are for
+        if discount < 1:
+            self.systems.append((Block(moves, stays, discount=discount), slice(DISCOUNTED_RETURN, COLUMNS), discount))
         closed, label = ~self.block.transient, self.block.label
         damaging = np.zeros(label.max() + 1, np.bool_)
         damaging[label[moves.row[stays & (moves.damage > 0)]]] = True
@@ -42,18 +46,17 @@ class Layer:
         _, arrivals = np.unique(moves.successor[~stays], return_counts=True)
         self._most = 16 + int(arrivals.max(initial=0)) + math.log2(moves.row.size + 2)  # bound on roundings per mass
 
-    def solve(self, after: Values, discounted: Values) -> None:
+    def solve(self, after: Values) -> None:
         """Compute the values of all states, given those of the states in other layers that each move leads to."""
-        moves, closed = self.moves, ~self.block.transient
-        zero = np.zeros(moves.states.size)
-        known = [zero, zero, zero, (closed & moves.is_terminal).astype(float), self.damaging.astype(float)]
-        gains = np.stack([moves.reward, moves.damage, np.ones(moves.row.size), *np.zeros((2, moves.row.size))], axis=1)
-        self.values = self._solved(self.block, gains, np.stack(known, axis=1), after, 1.0)
-        if self.discount < 1:
-            zeros = np.zeros((moves.states.size, 2))
-            self.discounted = self._solved(self.discounting, gains[:, :2], zeros, discounted, self.discount)
-        else:
-            self.discounted = self.values.at((slice(None), slice(2)))
+        moves, size = self.moves, self.moves.states.size
+        known, gains = np.zeros((size, COLUMNS)), np.zeros((moves.row.size, COLUMNS))
+        known[:, ENDS], known[:, ENDLESS] = ~self.block.transient & moves.is_terminal, self.damaging
+        gains[:, [RETURN, DISCOUNTED_RETURN]], gains[:, STEPS] = moves.reward[:, None], 1.0
+        gains[:, [DAMAGE, DISCOUNTED_DAMAGE]] = moves.damage[:, None]
+        self.values = Values.zeros(size, COLUMNS)
+        for solved, columns, discount in self.systems:
+            some = slice(None), columns
+            self.values.put(some, self._solved(solved, gains[some], known[some], after.at(some), discount))
 
     def _solved(self, solved: Block, gains: Floats, known: Floats, after: Values, discount: float) -> Values:
         """The values of all columns; ``known`` are those of the states that are not transient."""
