@@ -309,10 +309,7 @@ class Policy:
             randomised: Floats = self.probability[layer, of_state.start : of_state.stop]
             return randomised
         assert self.choice is not None
-        result = np.zeros(len(of_state))
-        if self.choice[layer, state] >= 0:
-            result[int(self.choice[layer, state]) - of_state.start] = 1.0
-        return result
+        return (np.arange(of_state.start, of_state.stop) == self.choice[layer, state]).astype(np.float64)
 
     def spread(self, state: int, layer: int, remaining: int | None) -> Floats:
         """The probability of each action id in a layer; NoSafeAction where the policy is undefined."""

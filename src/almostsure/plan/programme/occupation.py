@@ -87,7 +87,7 @@ class Programme:
     @cached_property
     def least_cost(self) -> float:
         """The least cost of any policy that ends almost surely."""
-        flow = self._with_endless_ends() if self.gainful.any() else self.flow
+        flow = self._ending
         try:
             return Search(Priced(flow, self.discount)).least
         except Improper:
@@ -96,7 +96,7 @@ class Programme:
 
     def proved_least(self) -> float:
         """A lower bound on the least cost, proved with all rounding errors; −∞ if none was found."""
-        flow = self._with_endless_ends() if self.gainful.any() else self.flow
+        flow = self._ending
         costs = Priced(replace(flow, reward=np.zeros(flow.num_choices)), self.discount)
         try:
             proof = Proof(costs, 1.0, np.zeros(flow.num_states))
@@ -117,7 +117,7 @@ class Programme:
         """
         if not self.gainful.any():
             return
-        flow = self._with_endless_ends()
+        flow = self._ending
         ends = flow.is_stop & (flow.reward > 0)
         entered = np.flatnonzero(ends & reachable(flow)[flow.owner])
         if entered.size and limit is not None and limit <= self.least_cost + CLOSE * max(1.0, limit):
@@ -127,8 +127,11 @@ class Programme:
         if entered.size:
             raise Endless(self._component(flow.state[flow.owner[entered[0]]]))
 
-    def _with_endless_ends(self) -> Flow:
-        """The problem in which runs may stop in endless gains; these stops are marked by a reward of 1."""
+    @cached_property
+    def _ending(self) -> Flow:
+        """The problem in which runs may stop in endless gains, if there are any; these stops have a reward of 1."""
+        if not self.gainful.any():
+            return self.flow
         return _trimmed(self.everything.with_stops(np.flatnonzero(self.gainful), 1.0), np.ones_like(self.gainful))
 
     def _component(self, state: int) -> Ints:

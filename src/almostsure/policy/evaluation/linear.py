@@ -88,11 +88,7 @@ def together(size: int, columns: int) -> list[slice]:
     return [slice(first, first + step) for first in range(0, columns, step)]
 
 
-class Visits(NamedTuple):
-    """Expected numbers of visits, and the mass that was lost or created by rounding."""
-
-    often: Floats  # [n], rounded
-    lost: float
+Visits = tuple[Floats, float]  # expected numbers of visits, and the mass that was lost or created by rounding
 
 
 @final
@@ -135,7 +131,7 @@ class Leaking:
         if self.size <= ELIMINATED:
             return self._elimination.visits(mass)
         found = self._refinement.visits(mass)
-        is_good = found.lost <= CLOSE * mass.sum() + NOTHING
+        is_good = found[1] <= CLOSE * mass.sum() + NOTHING
         return found if is_good or self.size > ELIMINATED_LAST else self._elimination.visits(mass)
 
     @cached_property
@@ -184,7 +180,7 @@ class Eliminated:
         """Solve n = m + Aᵀ n; all terms are positive."""
         count: Floats = mass @ self._inverse.high
         lost = (self.share_lost + (self.size + 4) * EPS) * float(mass.sum()) + LOST
-        return Visits(count, lost if np.isfinite(count).all() else np.inf)
+        return count, lost if np.isfinite(count).all() else np.inf
 
 
 # ---------------------------------------------------------------------- factorisation and refinement
@@ -266,7 +262,7 @@ class Refining:
     def visits(self, mass: Floats) -> Visits:
         """Solve n = m + Aᵀ n; rounding the result to floats does not count as lost."""
         if self._factor is None:
-            return Visits(mass, np.inf)
+            return mass, np.inf
         count, last, (lost, rounding) = wide(np.zeros(self.size)), np.inf, (mass, mass)
         for _ in range(STEPS):
             step = self._factor.solve_transposed(lost)
@@ -278,7 +274,7 @@ class Refining:
             lost, rounding = self._lost(count, mass)
             if (np.abs(lost) + rounding).sum() <= CLOSE * mass.sum():
                 break
-        return Visits(count.high, float((np.abs(lost) + rounding).sum()))
+        return count.high, float((np.abs(lost) + rounding).sum())
 
     def _lost(self, count: Wide, mass: Floats) -> tuple[Floats, Floats]:
         """The residual m + Aᵀ n − n, and a bound on its rounding error."""
