@@ -36,7 +36,7 @@ import numpy.typing as npt
 from almostsure.arguments import check_budget, whole
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, PolicyError
 from almostsure.files import file_name
-from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.policy import read
 from almostsure.policy.play import Play, draw
@@ -309,7 +309,8 @@ class Policy:
             randomised: Floats = self.probability[layer, of_state.start : of_state.stop]
             return randomised
         assert self.choice is not None
-        return (np.arange(of_state.start, of_state.stop) == self.choice[layer, state]).astype(np.float64)
+        is_played: Bools = np.arange(of_state.start, of_state.stop) == self.choice[layer, state]
+        return is_played.astype(np.float64)
 
     def spread(self, state: int, layer: int, remaining: int | None) -> Floats:
         """The probability of each action id in a layer; NoSafeAction where the policy is undefined."""
