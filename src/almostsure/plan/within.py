@@ -32,6 +32,7 @@ import numpy.typing as npt
 from almostsure.budget.horizon import first_values
 from almostsure.kernels import njit, plain
 from almostsure.memory import require
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.monitors import Steps
 from almostsure.plan.assured.engine import call
@@ -168,9 +169,8 @@ def without_steps(policy: Policy, mdp: MDP, limit: Steps) -> Policy:
     steps = np.array([parts.memories[i] for i in counted.tolist()], np.int64)
     require(8 * layers * horizon * mdp.num_choices, f"the policy for {horizon:,} steps", "Solve for fewer steps.")
     table = np.zeros((horizon * layers, mdp.num_choices))
+    choice, owner = spans(policy.mdp.choice_ptr, counted)  # where it ends, there is one choice and not all
+    own = choice - policy.mdp.choice_ptr[counted][owner] + mdp.choice_ptr[parts.states[counted]][owner]
     for layer in range(layers):
-        weights = policy.weights(layer)
-        for at, left in zip(counted.tolist(), steps.tolist(), strict=True):
-            given, own = weights[policy.mdp.choices(at)], mdp.choices(int(parts.states[at])).start
-            table[(left - 1) * layers + layer, own : own + given.size] = given  # one choice where it ends, not all
+        table[(steps[owner] - 1) * layers + layer, own] = policy.weights(layer)[choice]
     return Policy(mdp, probability=table, budget=policy.budget, block=np.arange(horizon))

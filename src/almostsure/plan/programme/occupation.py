@@ -16,6 +16,7 @@ A vertex of the programme is a policy that is randomised in at most one state.  
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
@@ -197,18 +198,14 @@ class _Solver:
     def solve(self, limit: float | None) -> Answer | None:
         """The optimum within the given limit; None if infeasible."""
         if self.flow.num_choices > SMALL and self._highs is None:
-            try:
+            with suppress(Improper):
                 return self._search.solve(limit)
-            except Improper:
-                pass
-        self._highs = self._highs or _Highs(self.flow, self.discount)
-        answer, failed = None, None
+        self._highs, failed = self._highs or _Highs(self.flow, self.discount), None
         try:
-            answer = self._highs.solve(limit)
+            if (answer := self._highs.solve(limit)) is not None:
+                return answer
         except LimitReached as error:
             failed = error
-        if answer is not None:
-            return answer
         try:  # HiGHS drops probabilities below 1e-12
             return self._search.solve(limit)
         except Improper:
