@@ -265,7 +265,7 @@ class Refining:
             return mass, np.inf
         count, last, (lost, rounding) = wide(np.zeros(self.size)), np.inf, (mass, mass)
         for _ in range(STEPS):
-            step = self._factor.solve_transposed(lost)
+            step = self._factor.solve(lost, transposed=True)
             size = float(np.abs(step).sum())
             if not size < last / 2:
                 break
@@ -297,18 +297,13 @@ class SuperLU:
         factor: Any = splu(matrix, permc_spec="NATURAL" if is_ordered else "COLAMD")
         self._matrix, self._factor = matrix, factor
 
-    def solve(self, right: Floats) -> Floats:
-        """Solve M x = right."""
-        result: Floats = self._factor.solve(right)
-        return result
-
-    def solve_transposed(self, right: Floats) -> Floats:
-        """Solve Mᵀ x = right."""
-        result: Floats = self._factor.solve(right, trans="T")
+    def solve(self, right: Floats, *, transposed: bool = False) -> Floats:
+        """Solve M x = right, or Mᵀ x = right."""
+        result: Floats = self._factor.solve(right, trans="T" if transposed else "N")
         return result
 
     def refined(self, right: Floats, *, transposed: bool = False) -> Floats:
         """The same with one step of refinement, which reduces the rounding errors of the factorisation."""
-        solve, matrix = (self.solve_transposed, self._matrix.T) if transposed else (self.solve, self._matrix)
-        x = solve(right)
-        return x + solve(right - matrix @ x)
+        x = self.solve(right, transposed=transposed)
+        rest: Floats = right - (self._matrix.T if transposed else self._matrix) @ x
+        return x + self.solve(rest, transposed=transposed)
