@@ -67,6 +67,14 @@ def test_the_module_fails_closed(tmp_path):
         module.allowed(shield.mdp.num_states, 1, 1)
 
 
+def test_a_shield_for_no_steps_is_exported_too(tmp_path):
+    shield = HorizonShield(minimal_budget("quicksand", horizon=0))
+    module = load(shield.export_numpy(tmp_path / "table")[0])
+    with pytest.raises(ValueError, match=r"steps_left must lie in 1 … 0"):
+        module.allowed(0, 1, 1)
+    assert "#define ALMOSTSURE_HORIZON 0u" in shield.export_c(tmp_path / "shield.h").read_text()
+
+
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 def test_the_header_allows_the_same_actions_as_the_shield(tmp_path):
     mdp = busy(1)

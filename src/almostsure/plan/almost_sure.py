@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,9 @@ from almostsure.progress import Bar
 
 BYTES_PER_PAIR = 9  # per state and remaining budget, reachable or not: a number and a choice
 BOUNDS_PER_PAIR = 16  # bytes more if all pairs are solved
+
+# What a solver found: choices, [budget + 1, num_states], bounds at the start, whether they are proved, and doubts
+Found = tuple[Ints, tuple[float, float], bool, tuple[str, ...]]
 
 
 def solve_assured(
@@ -44,11 +46,14 @@ def solve_assured(
     layers = None
     try:
         with Bar("solving", None) as bar:
-            options: dict[str, Any] = {"discount": discount, "tolerance": tolerance, "report": _reporter(bar)}
+            options: dict[str, Any] = {
+                "discount": discount, "tolerance": tolerance,
+                "report": lambda done, components: bar.update(done, f"{done:,} of {components:,} components"),
+            }  # fmt: skip
             if all_pairs:
                 layers = solve_budgets(mdp, minimal.of_choice, budget, **options)
                 bounds = at_start(mdp, *(side[-1, mdp.initial_states] for side in (layers.lower, layers.upper)))
-                found = _Found(layers.choice, bounds, layers.proved, layers.doubts)
+                found: Found = layers.choice, bounds, layers.proved, layers.doubts
             else:
                 found = _solve_reachable(mdp, minimal.of_choice, budget, options)
     except KeyboardInterrupt:
@@ -58,10 +63,10 @@ def solve_assured(
             "without bounds on its return.",
             kept=_solution(constraint, safe, (-math.inf, math.inf), discount, tolerance),
         ) from None
-    policy = Policy(mdp, choice=found.choice, budget=budget)
-    solution = _solution(constraint, policy, found.bounds, discount, tolerance)
-    solution = replace(solution, layers=layers, proved=found.proved)
-    check_gap(solution, *found.doubts)
+    choice, bounds, proved, doubts = found
+    solution = _solution(constraint, Policy(mdp, choice=choice, budget=budget), bounds, discount, tolerance)
+    solution = replace(solution, layers=layers, proved=proved)
+    check_gap(solution, *doubts)
     return solution
 
 
@@ -84,13 +89,10 @@ def solve_assured_within(
         policy, within = solve_within(mdp, budget, horizon, discount=discount, everywhere=everywhere)
     except KeyboardInterrupt:
         raise Interrupted("interrupted before the best policy was found; nothing is kept") from None
-    returns = within.returns[-1] + 0.0
-    returns[~np.isfinite(returns)] = np.nan
-    means = [at_start(mdp, row, row) for row in returns]
-    curve = np.array([middle(*mean) for mean in means])
-    bounds = means[-1][0] - within.error[-1], means[-1][1] + within.error[-1]
-    solution = _solution(constraint, policy, bounds, discount, tolerance)
-    solution = replace(solution, within=within, _kept={"curve": curve})
+    best = within.returns[-1, -1] + 0.0  # not −0
+    lower, upper = at_start(mdp, best, best)
+    bounds = lower - within.error[-1], upper + within.error[-1]
+    solution = replace(_solution(constraint, policy, bounds, discount, tolerance), within=within)
     check_gap(solution)
     return solution
 
@@ -113,23 +115,7 @@ def _safe_table(minimal: MinimalBudget, budget: int) -> Ints:
     return np.where(enough, first, -1).astype(np.int32)
 
 
-def _reporter(bar: Bar) -> Callable[[int, int], None]:
-    def report(done: int, components: int) -> None:
-        bar.update(done, f"{done:,} of {components:,} components")
-
-    return report
-
-
-class _Found(NamedTuple):
-    """What the solver found for the start."""
-
-    choice: Ints  # [budget + 1, num_states]
-    bounds: tuple[float, float]
-    proved: bool
-    doubts: tuple[str, ...]  # see Pairs
-
-
-def _solve_reachable(mdp: MDP, of_choice: Ints, budget: int, options: dict[str, Any]) -> _Found:
+def _solve_reachable(mdp: MDP, of_choice: Ints, budget: int, options: dict[str, Any]) -> Found:
     """Solve the pairs that are reachable from the start."""
     from almostsure.plan.assured import layers
 
@@ -140,7 +126,7 @@ def _solve_reachable(mdp: MDP, of_choice: Ints, budget: int, options: dict[str, 
     bounds, proved, doubts = at_start(mdp, pairs.lower[at], pairs.upper[at]), pairs.proved, pairs.doubts
     graph, play, plainly = pairs.graph, pairs.play, pairs.plainly
     del pairs  # its array of numbers is as large as the table
-    return _Found(layers.choice_table(graph, play, (budget + 1, mdp.num_states), plainly), bounds, proved, doubts)
+    return layers.choice_table(graph, play, (budget + 1, mdp.num_states), plainly), bounds, proved, doubts
 
 
 def _infeasible(mdp: MDP, budget: int) -> Infeasible:

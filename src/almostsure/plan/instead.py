@@ -6,9 +6,8 @@ import numpy as np
 
 from almostsure.budget.minimal import INFINITE, MinimalBudget
 from almostsure.budget.solve import minimal_budget
-from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Ints
-from almostsure.policy.explore import Played, explore
+from almostsure.policy.explore import OVERSPENT, all_within, explore
 from almostsure.wording import counted
 
 STEPS = (100, 1_000)
@@ -47,11 +46,8 @@ def forcing(minimal: MinimalBudget) -> Ints:
     """
     mdp, lost = minimal.mdp, minimal.of_state == INFINITE
 
-    def everything(states: Ints, _: int) -> Played:
-        return Played(*spans(mdp.choice_ptr, states))
-
     met = np.zeros(mdp.num_states, np.bool_)
-    for step in explore(mdp, everything, None):
+    for step in explore(mdp, all_within(mdp, np.full(mdp.num_choices, OVERSPENT)), None):
         met[step.states] = True
     hurts = (mdp.damage > 0) & lost[mdp.successor]
     bad = np.logical_or.reduceat(hurts, mdp.outcome_ptr[:-1].astype(np.int64))

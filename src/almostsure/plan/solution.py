@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -25,7 +26,7 @@ SURELY = 1e-9  # a policy counts as ending almost surely if it misses the end wi
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Solution:
     """The best return under a constraint, with bounds, and a policy that attains it.
 
@@ -50,23 +51,20 @@ class Solution:
     layers: Layers | None = None  # AlmostSure with everywhere=True: bounds for every remaining budget and state
     within: Within | None = None  # AlmostSure with a horizon: returns for every number of steps left
     proved: bool = True  # whether the bounds include all rounding errors
-    _kept: dict[str, Floats] = field(default_factory=dict)  # the curve, once it has been computed
 
     def __post_init__(self) -> None:
         if math.isnan(self.lower) or math.isnan(self.upper):
             raise LimitReached("the return is too large for floating-point numbers. Scale the rewards down.")
 
-    @property
+    @cached_property
     def curve(self) -> Floats:
         """The best return for the budgets 0 … budget; NaN where infeasible.  Computed on first access.
 
         For ``Expected``, for the limits 0, 1, … up to the limit.
         """
-        if "curve" not in self._kept:
-            from almostsure.plan.tradeoff.curve import curve_of
+        from almostsure.plan.tradeoff.curve import curve_of
 
-            self._kept["curve"] = curve_of(self)
-        return self._kept["curve"]
+        return curve_of(self)
 
     @property
     def promise(self) -> str:
@@ -85,11 +83,8 @@ class Solution:
         """
         mdp, policy, there = self.mdp, self.policy, self.mdp.label(label)
         if policy.horizon is not None or (there > mdp.is_terminal()).any():
-            what = (
-                "a policy without a horizon"
-                if policy.horizon is not None
-                else f"states that all end runs, not {label!r}"
-            )
+            ends = f"states that all end runs, not {label!r}"
+            what = ends if policy.horizon is None else "a policy without a horizon"
             raise ArgumentError(f"the probability to reach a label can only be computed for {what}.")
         arrival = mdp.with_reward({label: 1.0})
         same = Policy(
@@ -114,9 +109,9 @@ class Solution:
         """The curve as HTML if it is known; a long one is cut in the middle."""
         from almostsure.model.show.html import table
 
-        curve = self._kept.get("curve")
-        if curve is None:
+        if self.within is None and "curve" not in vars(self):
             return ""
+        curve = self.curve
         shown = list(range(curve.size)) if curve.size <= MOST_POINTS else [*range(MOST_POINTS - 1), curve.size - 1]
         values = ["infeasible" if np.isnan(curve[k]) else precise(curve[k], 6) for k in shown]
         note = "" if len(shown) == curve.size else f"… of the budgets 0 … {curve.size - 1}"

@@ -147,7 +147,7 @@ def _within(
         return solve_assured_within(mdp, constraint, horizon, discount, tolerance, everywhere=everywhere)
     limit = Steps(horizon)
     solution = solve_policy(product(mdp, limit), constraint, discount=discount, tolerance=tolerance)
-    return replace(solution, mdp=mdp, policy=without_steps(solution.policy, mdp, limit), layers=None, _kept={})
+    return replace(solution, mdp=mdp, policy=without_steps(solution.policy, mdp, limit), layers=None)
 
 
 def _programme(mdp: MDP, constraint: Expected | Chance, discount: float) -> Programme:
@@ -164,7 +164,7 @@ def _solve_zero(mdp: MDP, constraint: Expected | Chance, discount: float, tolera
     choice = assured.policy.choice
     is_plain = isinstance(constraint, Expected) and choice is not None
     policy = Policy(mdp, choice=choice) if is_plain else assured.policy  # with budget 0 nothing is carried
-    return replace(assured, constraint=constraint, policy=policy, used=0.0, layers=None, _kept={})
+    return replace(assured, constraint=constraint, policy=policy, used=0.0, layers=None)
 
 
 def _least(mdp: MDP, constraint: Expected | Chance) -> float:

@@ -24,19 +24,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import pairwise
-from operator import mul
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.horizon import first_values
-from almostsure.kernels import njit
+from almostsure.kernels import njit, plain
 from almostsure.memory import require
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.model.monitors import Steps
+from almostsure.plan.assured.engine import call
 from almostsure.plan.assured.sums import expected
 from almostsure.plan.assured.ties import DAMAGE
 from almostsure.policy.policy import Policy
@@ -76,7 +75,7 @@ def solve_within(mdp: MDP, budget: int, horizon: int, *, discount: float, everyw
     if everywhere:
         require(8 * (horizon + 1) * rows * mdp.num_states, f"the values for {horizon:,} steps", "Ask for fewer.")
     model = _model(mdp, discount, large)
-    step: Any = best_step if large else best_step.py_func
+    step: Any = best_step if large else plain(best_step)
     values = np.zeros((rows, mdp.num_states))
     values[:, first_values(mdp) > 0] = -math.inf
     kept = [values.copy()] if everywhere else []
@@ -109,26 +108,14 @@ def require_within(mdp: MDP, budget: int, horizon: int) -> None:
 
 def _model(mdp: MDP, discount: float, large: bool) -> Model:
     numbers = mdp.outcome_ptr, mdp.probability, mdp.reward
-    if large:
-        gain, is_one = np.zeros(mdp.num_choices), np.zeros(mdp.num_choices, np.bool_)
-        expected(*numbers, np.arange(mdp.num_choices), gain, is_one)
-    else:
-        gain, is_one = _plain_expected(*numbers)
+    gain, is_one = np.zeros(mdp.num_choices), np.zeros(mdp.num_choices, np.bool_)
+    call(expected, *numbers, np.arange(mdp.num_choices), gain, is_one, plainly=not large)
     sums = np.where(is_one, 1.0, np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1].astype(np.int64)))
     probability = mdp.probability / np.repeat(sums, np.diff(mdp.outcome_ptr))
     columns = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage
     hurt = np.add.reduceat(probability * mdp.damage, mdp.outcome_ptr[:-1].astype(np.int64))
     charge = np.where(mdp.is_terminal()[mdp.choice_states()], 0.0, 1.0 + DAMAGE * hurt)
     return Model(*columns, probability, gain / sums, charge, discount)
-
-
-def _plain_expected(outcome_ptr: Ints, probability: Floats, reward: Floats) -> tuple[Floats, Any]:
-    """The plain twin of the compiled sums: exact, then rounded."""
-    ptr = outcome_ptr.tolist()
-    spans = [slice(begin, end) for begin, end in pairwise(ptr)]
-    p, r = (list(map(Fraction, column.tolist())) for column in (probability, reward))
-    gain = np.array([float(sum(map(mul, p[at], r[at]))) for at in spans])
-    return gain, np.array([math.fsum(probability[at]) == 1 for at in spans])
 
 
 def _rounding(model: Model, values: Floats, error: float) -> float:
@@ -182,9 +169,8 @@ def without_steps(policy: Policy, mdp: MDP, limit: Steps) -> Policy:
     steps = np.array([parts.memories[i] for i in counted.tolist()], np.int64)
     require(8 * layers * horizon * mdp.num_choices, f"the policy for {horizon:,} steps", "Solve for fewer steps.")
     table = np.zeros((horizon * layers, mdp.num_choices))
+    choice, owner = spans(policy.mdp.choice_ptr, counted)  # where it ends, there is one choice and not all
+    own = choice - policy.mdp.choice_ptr[counted][owner] + mdp.choice_ptr[parts.states[counted]][owner]
     for layer in range(layers):
-        weights = policy.weights(layer)
-        for at, left in zip(counted.tolist(), steps.tolist(), strict=True):
-            given, own = weights[policy.mdp.choices(at)], mdp.choices(int(parts.states[at])).start
-            table[(left - 1) * layers + layer, own : own + given.size] = given  # one choice where it ends, not all
+        table[(steps[owner] - 1) * layers + layer, own] = policy.weights(layer)[choice]
     return Policy(mdp, probability=table, budget=policy.budget, block=np.arange(horizon))

@@ -36,7 +36,7 @@ import numpy.typing as npt
 from almostsure.arguments import check_budget, whole
 from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction, PolicyError
 from almostsure.files import file_name
-from almostsure.model.mdp import MDP, Floats, Ints
+from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.policy import read
 from almostsure.policy.play import Play, draw
@@ -80,8 +80,6 @@ class Policy:
     0.0
     """
 
-    __slots__ = ("block", "budget", "choice", "mdp", "probability", "rest")
-
     mdp: MDP
     budget: int | None
     choice: npt.NDArray[Any] | None  # [layers, num_states]
@@ -115,9 +113,7 @@ class Policy:
             if steps is not None:
                 raise PolicyError("a policy with a horizon cannot come to rest: it ends with its steps")
             check_rest(mdp, rest, (probability if choice is None else choice))
-        parts = {"mdp": mdp, "budget": budget, "choice": choice, "probability": probability}
-        for name, value in {**parts, "rest": rest, "block": steps}.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(mdp=mdp, budget=budget, choice=choice, probability=probability, rest=rest, block=steps)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} cannot be changed: a policy is immutable. Build another one.")
@@ -160,15 +156,16 @@ class Policy:
         if isinstance(table, Mapping):
             if budget is None and table and all(isinstance(key, tuple) and len(key) == 2 for key in table):
                 budget = max(check_budget(remaining, "remaining") for _, remaining in table)
-            return cls._from(
-                mdp, read.from_mapping(mdp, table, None if budget is None else budget + 1), budget, overspent
-            )
-        content, layered = read.from_array(mdp, table)
-        rows = content.num_layers
+            shares = read.from_mapping(mdp, table, None if budget is None else budget + 1)
+            return cls(mdp, probability=shares, budget=budget)._with(overspent)
+        array, layered = read.from_array(mdp, table)
+        rows = len(array)
         if (layered and budget not in (None, rows - 1)) or (not layered and budget is not None):
             found = counted(rows, "row") if layered else "one action per state"
             raise PolicyError(f"with budget={budget} a table must have a row for each of 0 … {budget}; got {found}")
-        return cls._from(mdp, content, rows - 1 if layered else None, overspent)
+        choice, probability = (None, array) if array.dtype.kind == "f" else (array, None)
+        policy = cls(mdp, choice=choice, probability=probability, budget=rows - 1 if layered else None)
+        return policy._with(overspent)
 
     @classmethod
     def from_function(
@@ -181,13 +178,11 @@ class Policy:
         mapping from actions to probabilities; if it returns None or raises NoSafeAction, the policy is undefined there.
         """
         mdp, budget = as_model(mdp), None if budget is None else check_budget(budget)
-        content = read.from_function(mdp, function, None if budget is None else budget + 1)
-        return cls._from(mdp, content, budget, overspent)
+        probability = read.from_function(mdp, function, None if budget is None else budget + 1)
+        return cls(mdp, probability=probability, budget=budget)._with(overspent)
 
-    @classmethod
-    def _from(cls, mdp: MDP, content: read.Table, budget: int | None, overspent: Any) -> Policy:
-        policy = cls(mdp, choice=content.choice, probability=content.probability, budget=budget)
-        return policy if overspent is None else policy.with_overspent(overspent)
+    def _with(self, overspent: Any) -> Policy:
+        return self if overspent is None else self.with_overspent(overspent)
 
     def with_overspent(self, overspent: Any) -> Policy:
         """The same policy, with a stationary policy for an overspent budget."""
@@ -258,7 +253,14 @@ class Policy:
 
     def layer(self, remaining: int | None, steps_left: int | None = None) -> int:
         """The row of the table for a remaining budget and, if the policy has a horizon, a number of steps left."""
-        first = self._first_layer(steps_left)
+        first = 0
+        if self.block is not None:
+            if steps_left is None:
+                raise ArgumentError(f"this policy is for a horizon of {self.block.size} steps: pass steps_left=")
+            steps = whole("steps_left", steps_left)
+            if not 1 <= steps <= self.block.size:
+                raise ArgumentError(f"steps_left must lie in 1 … {self.block.size}, the policy's horizon; got {steps}")
+            first = int(self.block[steps - 1]) * self.layers_per_block
         if self.budget is None:
             return first
         if remaining is None:
@@ -271,17 +273,6 @@ class Policy:
                 f"the budget is overspent by {-remaining}, for which this policy is undefined", remaining=remaining
             )
         return first + self.budget + 1
-
-    def _first_layer(self, steps_left: int | None) -> int:
-        """The first row of the block for a number of steps left."""
-        if self.block is None:
-            return 0
-        if steps_left is None:
-            raise ArgumentError(f"this policy is for a horizon of {self.block.size} steps: pass steps_left=")
-        steps_left = whole("steps_left", steps_left)
-        if not 1 <= steps_left <= self.block.size:
-            raise ArgumentError(f"steps_left must lie in 1 … {self.block.size}, the policy's horizon; got {steps_left}")
-        return int(self.block[steps_left - 1]) * self.layers_per_block
 
     # ------------------------------------------------------------------ playing
 
@@ -318,10 +309,8 @@ class Policy:
             randomised: Floats = self.probability[layer, of_state.start : of_state.stop]
             return randomised
         assert self.choice is not None
-        result = np.zeros(len(of_state))
-        if self.choice[layer, state] >= 0:
-            result[int(self.choice[layer, state]) - of_state.start] = 1.0
-        return result
+        is_played: Bools = np.arange(of_state.start, of_state.stop) == self.choice[layer, state]
+        return is_played.astype(np.float64)
 
     def spread(self, state: int, layer: int, remaining: int | None) -> Floats:
         """The probability of each action id in a layer; NoSafeAction where the policy is undefined."""
@@ -332,11 +321,7 @@ class Policy:
             if self.budget is not None:
                 where += f" with {remaining} left"
                 remedy = ". solve_policy covers the pairs that the start can reach, and all with everywhere=True"
-            raise NoSafeAction(
-                f"the policy is undefined at {where}{remedy}",
-                state=state,
-                remaining=remaining,
-            )
+            raise NoSafeAction(f"the policy is undefined at {where}{remedy}", state=state, remaining=remaining)
         return result
 
     # ------------------------------------------------------------------ files and text

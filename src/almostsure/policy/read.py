@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,20 +27,8 @@ Decision = Any  # an action (id or name), a distribution over actions, or None o
 Function = Callable[..., Decision]
 
 
-class Table(NamedTuple):
-    """One of the two arrays, with one row per layer."""
-
-    choice: npt.NDArray[Any] | None  # [layers, num_states]
-    probability: Floats | None  # [layers, num_choices]
-
-    @property
-    def num_layers(self) -> int:
-        """The number of rows."""
-        return sum(len(array) for array in self if array is not None)
-
-
-def from_array(mdp: MDP, values: npt.ArrayLike) -> tuple[Table, bool]:
-    """Read an array of actions or of probabilities; the flag says whether it has one row per layer.
+def from_array(mdp: MDP, values: npt.ArrayLike) -> tuple[npt.NDArray[Any], bool]:
+    """Choices (integers) or probabilities (floats) from an array, and whether that has one row per layer.
 
     Integers and strings are actions, [num_states] or [budgets, num_states]; floats are probabilities,
     [num_states, num_actions] or [budgets, num_states, num_actions].
@@ -53,17 +41,17 @@ def from_array(mdp: MDP, values: npt.ArrayLike) -> tuple[Table, bool]:
         raise PolicyError(f"a policy must be a Policy, a function, a mapping or an array; got {values!r}")
     if array.dtype.kind == "f":
         rows = _as_rows(array.astype(np.float64), (mdp.num_states, mdp.num_actions), "one probability per action")
-        return Table(None, _probabilities_of_matrix(mdp, rows)), array.ndim == 3
+        return _probabilities_of_matrix(mdp, rows), array.ndim == 3
     if array.dtype.kind not in "iuUSO":
         raise PolicyError(
             f"a policy's table must hold actions (integers or names) or probabilities (floats); got {array.dtype}"
         )
     rows = _as_rows(array, (mdp.num_states,), "one action per state")
-    return Table(choices_of_actions(mdp, rows if array.dtype.kind in "iu" else _ids(mdp, rows)), None), array.ndim == 2
+    return choices_of_actions(mdp, rows if array.dtype.kind in "iu" else _ids(mdp, rows)), array.ndim == 2
 
 
-def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) -> Table:
-    """Read a mapping from states, or from (state, remaining), to decisions; missing entries are undefined."""
+def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) -> Floats:
+    """Probabilities from a mapping from states, or from (state, remaining), to decisions; without one, undefined."""
     decisions: dict[tuple[int, int], Decision] = {}
     for key, decision in mapping.items():
         if layers is None:
@@ -77,7 +65,7 @@ def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) 
     return _collect(mdp, decisions, layers or 1)
 
 
-def from_function(mdp: MDP, function: Function, layers: int | None) -> Table:
+def from_function(mdp: MDP, function: Function, layers: int | None) -> Floats:
     """Call a function for all states that are not terminal, or for all of their pairs with remaining budgets.
 
     If it raises NoSafeAction, as a shield does, the policy is undefined there.
@@ -252,20 +240,13 @@ def _first_in_terminal_states(mdp: MDP, probability: Floats) -> Floats:
     return probability
 
 
-def _collect(mdp: MDP, decisions: Mapping[tuple[int, int], Decision], layers: int) -> Table:
-    is_terminal = mdp.is_terminal()
-    played = {pair: _played(mdp, pair[1], one) for pair, one in decisions.items() if not is_terminal[pair[1]]}
-    if all(share == 1 for shares in played.values() for share in shares.values()):
-        choice: npt.NDArray[Any] = np.where(is_terminal, mdp.choice_ptr[:-1], -1)[None].repeat(layers, axis=0)
-        for pair, shares in played.items():
-            for at in shares:
-                choice[pair] = at
-        return Table(choice.astype(index_dtype(mdp.num_choices)), None)
-    probability = np.zeros((layers, mdp.num_choices))
-    for (row, _), shares in played.items():
-        for at, share in shares.items():
+def _collect(mdp: MDP, decisions: Mapping[tuple[int, int], Decision], layers: int) -> Floats:
+    """The probabilities of decisions, by layer and state."""
+    is_terminal, probability = mdp.is_terminal(), np.zeros((layers, mdp.num_choices))
+    for (row, state), decision in decisions.items():
+        for at, share in ({} if is_terminal[state] else _played(mdp, state, decision)).items():
             probability[row, at] = share
-    return Table(None, _first_in_terminal_states(mdp, probability))
+    return _first_in_terminal_states(mdp, probability)
 
 
 def _played(mdp: MDP, state: int, decision: Decision) -> dict[int, float]:

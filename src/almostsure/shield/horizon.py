@@ -14,16 +14,24 @@ from typing import Any, NoReturn, final
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.arguments import check_budget, count, names_right_word, whole, whole_array
+from almostsure.arguments import check_budget, names_right_word, whole, whole_array
 from almostsure.budget.certificate import check_never_too_small_within
 from almostsure.budget.horizon import HorizonBudget, read_within, write_within
 from almostsure.budget.minimal import INFINITE
 from almostsure.errors import ArgumentError
 from almostsure.files import file_name, must_hold
 from almostsure.model.arrays import owners, spans
-from almostsure.model.mdp import MDP, Bools, Ints
+from almostsure.model.mdp import Bools, Ints
 from almostsure.model.source import Model, as_model
-from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, is_one, no_safe_action
+from almostsure.shield.lookups import (
+    check_goes_on,
+    check_states,
+    check_steps_left,
+    indices,
+    look_ups,
+    no_safe_action,
+    one_or_many,
+)
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.wording import counted
@@ -70,26 +78,12 @@ class HorizonShield:
             )
         if not minimal.checked:
             check_never_too_small_within(minimal)
-        self.minimal = minimal
+        self.minimal, self.horizon = minimal, minimal.horizon
+        self.mdp = self.space = minimal.mdp
         rises = minimal.rises
         self._scale = max(minimal.horizon, int(rises.step.max(initial=0))) + 1
         self._keys = owners(rises.ptr).astype(np.int64) * self._scale + rises.step
         self._outcomes = Outcomes(minimal.mdp)
-
-    @property
-    def mdp(self) -> MDP:
-        """The model whose choices it allows or refuses."""
-        return self.minimal.mdp
-
-    @property
-    def space(self) -> MDP:
-        """The states and actions that it knows: those of its model."""
-        return self.minimal.mdp
-
-    @property
-    def horizon(self) -> int:
-        """The number of steps."""
-        return self.minimal.horizon
 
     def within(self, steps: int) -> HorizonShield:
         """The shield for episodes of at most ``steps`` steps, which allows more if that is less than the horizon."""
@@ -107,8 +101,7 @@ class HorizonShield:
             If there is none, or no step is left: the shield guarantees nothing beyond the horizon.
         """
         s, left = self.mdp.state(state), whole("remaining", remaining)
-        steps = self._steps(steps_left)
-        row = self.mask(np.array([s]), np.array([left]), np.array([steps]))[0]
+        row = self.mask(np.array([s]), np.array([left]), np.array([whole("steps_left", steps_left)]))[0]
         return np.flatnonzero(row)
 
     def mask(self, states: npt.ArrayLike, remaining: npt.ArrayLike, steps_left: npt.ArrayLike) -> Bools:
@@ -120,8 +113,8 @@ class HorizonShield:
         s, left, steps = np.broadcast_arrays(*map(np.atleast_1d, given))
         check_states(self.mdp, s)
         check_steps_left(self.mdp, s, left, steps, self.horizon)
-        if steps.size:
-            self._steps(int(steps.max()))
+        if steps.max(initial=0) > self.horizon:
+            raise ArgumentError(f"steps_left must be at most the horizon {self.horizon}; got {steps.max()}")
         choices, owner = spans(self.mdp.choice_ptr, s)
         safe = self._needed(choices, steps[owner]) <= np.minimum(left[owner], INFINITE - 1)
         result = np.zeros((s.size, self.mdp.num_actions), np.bool_)
@@ -149,12 +142,6 @@ class HorizonShield:
             return np.zeros(states.size, np.int64)
         return np.where(at >= rises.ptr[states], rises.value[np.maximum(at, 0)], 0).astype(np.int64)
 
-    def _steps(self, steps_left: int) -> int:
-        steps = count("steps_left", steps_left, least=0)
-        if steps > self.minimal.horizon:
-            raise ArgumentError(f"steps_left must be at most the horizon {self.minimal.horizon}; got {steps}")
-        return steps
-
     def _refuse(self, state: int, remaining: int, steps: int) -> NoReturn:
         need = int(self._values(np.array([state]), np.array([steps]))[0])
         nothing = f"{self.minimal.nothing_suffices()}{self.mdp.origin.if_positive}"
@@ -165,15 +152,13 @@ class HorizonShield:
 
     def begin(self, state: Any, budget: int) -> Run:
         """The run (state, remaining, steps left) that begins in a state; for an array of states, three arrays."""
-        remaining, steps = check_budget(budget), self.minimal.horizon
-        states = np.ravel(whole_array("states", indices(self.mdp, state)))
-        check_states(self.mdp, states)
-        short = self._values(states, np.full(states.size, steps)) > remaining
+        remaining = check_budget(budget)
+        states, _, _ = look_ups(self.mdp, state, remaining)
+        left, steps = np.full(states.size, remaining, np.int64), np.full(states.size, self.horizon, np.int64)
+        short = self._values(states, steps) > remaining
         if short.any():
-            self._refuse(int(states[np.argmax(short)]), remaining, steps)
-        if is_one(self.mdp, state):
-            return int(states[0]), remaining, steps
-        return states.astype(np.int64), np.full(states.size, remaining, np.int64), np.full(states.size, steps, np.int64)
+            self._refuse(int(states[np.argmax(short)]), remaining, self.horizon)
+        return one_or_many(self.mdp, state, states, left, steps)
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, both are arrays.  See ``Shield.after``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,16 @@ from almostsure.errors import ArgumentError, NoSafeAction
 from almostsure.model.arrays import Ints
 from almostsure.model.build.function import Encode
 from almostsure.model.space import Space
+from almostsure.shield.protocol import Run
+
+INT64 = np.dtype(np.int64)
 
 
 def look_ups(space: Space, states: npt.ArrayLike, remaining: npt.ArrayLike) -> tuple[Ints, Ints, tuple[int, ...]]:
     """Validated states, one per look-up; remaining budgets, one per look-up or one for all; and their common shape."""
+    if _plain(states) and _plain(remaining) and states.shape == remaining.shape:  # agents ask in small batches
+        check_states(space, states)
+        return states, remaining, states.shape
     s = whole_array("states", indices(space, states))
     # A Python integer may be larger than any NumPy one, and no need exceeds INFINITE.
     left = whole_array("remaining", min(remaining, INFINITE) if type(remaining) is int else remaining)
@@ -25,7 +31,7 @@ def look_ups(space: Space, states: npt.ArrayLike, remaining: npt.ArrayLike) -> t
         left = np.minimum(left, INFINITE)
     s, left = s.astype(np.intp, copy=False), left.astype(np.int64, copy=False)
     check_states(space, s)
-    if left.ndim == 0 or s.shape == left.shape:  # the common cases, fast: agents ask in small batches
+    if left.ndim == 0 or s.shape == left.shape:
         return s.ravel(), left.ravel() if left.ndim else left, s.shape
     try:
         shape = np.broadcast_shapes(s.shape, left.shape)
@@ -34,6 +40,11 @@ def look_ups(space: Space, states: npt.ArrayLike, remaining: npt.ArrayLike) -> t
             f"states and remaining must have shapes that fit together; got {list(s.shape)} and {list(left.shape)}"
         ) from None
     return np.broadcast_to(s, shape).ravel(), np.broadcast_to(left, shape).ravel(), shape
+
+
+def _plain(values: object) -> TypeGuard[npt.NDArray[np.int64]]:
+    """Whether these are a one-dimensional array of int64."""
+    return isinstance(values, np.ndarray) and values.dtype == INT64 and values.ndim == 1
 
 
 def check_states(space: Space, states: Ints) -> None:
@@ -51,6 +62,13 @@ def is_one(space: Space, state: Any) -> bool:
         return state in known or not all(isinstance(part, str) or part in known for part in state)
     except TypeError:  # a part cannot be hashed
         return True
+
+
+def one_or_many(space: Space, state: Any, states: Ints, *carried: npt.NDArray[Any]) -> Run:
+    """The run that begins in ``state`` if it is one, or those that begin in several; ``states`` are their indices."""
+    if is_one(space, state):
+        return tuple(column[0].item() for column in (states, *carried))
+    return states.astype(np.int64, copy=False), *carried
 
 
 def indices(space: Space, states: Any) -> Any:

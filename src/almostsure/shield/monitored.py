@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from copy import copy
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.products import Parts, edges_of
+from almostsure.shield.lookups import one_or_many
 from almostsure.shield.outcomes import Numbers, Outcomes, once_each, places
 from almostsure.shield.protocol import ForSteps, Guard, Run
 
@@ -61,8 +62,8 @@ class MonitoredShield:
         self._parts = [parts]  # the outermost product first
         while (inner := _parts_of(self._parts[-1].base)) is not None:
             self._parts.append(inner)
-        self._base = self._parts[-1].base
-        self._outcomes, self._is_over = Outcomes(self._base), self._base.is_terminal()
+        self.space = self._parts[-1].base  # the states and actions that an environment shows
+        self._outcomes, self._is_over = Outcomes(self.space), self.space.is_terminal()
         self._number_memories()
 
     def _number_memories(self) -> None:
@@ -87,11 +88,6 @@ class MonitoredShield:
     def carries(self) -> tuple[str, ...]:
         """The names of what the guard of the product carries, and "memory"."""
         return (*self.guard.carries, "memory")
-
-    @property
-    def space(self) -> MDP:
-        """The states and actions that an environment shows: those of the base model."""
-        return self._base
 
     @property
     def horizon(self) -> int | None:
@@ -153,9 +149,8 @@ class MonitoredShield:
                 state=missing,
             )
         places = np.array([place[s] for s in states], np.int64)
-        if np.ndim(state) == 0:
-            return states[0], *self.guard.begin(int(places[0]), budget)[1:], int(self._memory[places[0]])
-        return np.array(states, np.int64), *self.guard.begin(places, budget)[1:], self._memory[places]
+        _, *carried = self.guard.begin(places, budget)
+        return one_or_many(self.space, state, np.array(states, np.int64), *carried, self._memory[places])
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, both are arrays."""
@@ -182,9 +177,9 @@ class MonitoredShield:
         return after.astype(np.int64), *ahead, kept
 
     @cached_property
-    def _steps(self) -> list[_Step]:
+    def _steps(self) -> list[_Steps]:
         """For each level, innermost first: where steps of the base lead in the product."""
-        return [_step_of(parts) for parts in reversed(self._parts)]
+        return [_Steps(parts) for parts in reversed(self._parts)]
 
     def _follow(self, place: Ints, actions: Ints, after: Ints, damage: Ints) -> tuple[Ints, Ints]:
         """The state of the product after each step of the base, and the damage of the step there."""
@@ -195,62 +190,51 @@ class MonitoredShield:
         harm = damage
         for step, at in zip(self._steps, reversed(places), strict=True):
             target, harm = step.after(at, actions, target, harm)
-            unclear = target == UNCLEAR
-            if unclear.any():
-                raise self._unclear(int(np.argmax(unclear)), place, actions, after, damage)
+            if (target == UNCLEAR).any():
+                first = int(np.argmax(target == UNCLEAR))
+                raise ModelMismatch(
+                    f"the monitor cannot tell what happened from {self._described(place[first])}, "
+                    f"action {self.space.action_name(int(actions[first]))}, to "
+                    f"{self.space.describe_state(int(after[first]))} with damage {int(damage[first])}: several "
+                    "outcomes look alike, but change the monitor differently."
+                )
         model = self._product
         trapped = model.labels[TRAP][target] if TRAP in model.labels else np.zeros(target.size, np.bool_)
         if trapped.any():
             first = int(np.argmax(trapped))
-            where = self.space.describe_state(int(self._root[place[first]]))
             raise NoSafeAction(
-                f"{self.space.action_name(int(actions[first]))} at {where} led to a state that the monitor forbids; no "
-                "shield allows it",
+                f"{self.space.action_name(int(actions[first]))} at {self._described(place[first])} led to a state that "
+                "the monitor forbids; no shield allows it",
                 state=int(self._root[place[first]]),
             )
         return target, harm
 
-    def _unclear(self, at: int, place: Ints, actions: Ints, after: Ints, damage: Ints) -> ModelMismatch:
-        return ModelMismatch(
-            f"the monitor cannot tell what happened from {self.space.describe_state(int(self._root[place[at]]))}, "
-            f"action {self.space.action_name(int(actions[at]))}, to {self.space.describe_state(int(after[at]))} with "
-            f"damage {int(damage[at])}: several outcomes look alike, but change the monitor differently."
-        )
+    def _described(self, place: int) -> str:
+        return self.space.describe_state(int(self._root[place]))
 
     def __repr__(self) -> str:
         return f"<MonitoredShield of {self.guard!r}>"
 
 
-class _Step(NamedTuple):
+class _Steps:
     """A sorted table of the steps of a base, and where each leads in its product."""
 
-    number: npt.NDArray[np.int64]  # (((state of the product · actions) + action) · base states + next) · 256 + damage
-    target: Ints  # a state of the product, or UNCLEAR
-    damage: Ints
-    num_actions: int
-    num_states: int  # of the base
+    def __init__(self, parts: Parts) -> None:
+        self.base, (source, outcome, target, damage) = parts.base, edges_of(parts)
+        action = self.base.choice_action[self.base.outcome_choices()[outcome]]
+        numbers = self._numbers(source, action, self.base.successor[outcome], self.base.damage[outcome])
+        columns = target.astype(np.int64), damage.astype(np.int64)
+        self.number, (target, self.damage), clear = once_each(numbers, *columns)
+        self.target = np.where(clear, target, UNCLEAR)  # states of the product
 
     def after(self, place: Ints, actions: Ints, after: Ints, damage: Ints) -> tuple[Ints, Ints]:
         """The states of the product that steps lead to, and their damages."""
-        numbers = _numbers(self.num_actions, self.num_states, place, actions, after, damage)
-        at, found = places(self.number, numbers)
+        at, found = places(self.number, self._numbers(place, actions, after, damage))
         return np.where(found, self.target[at], UNCLEAR), self.damage[at]
 
-
-def _step_of(parts: Parts) -> _Step:
-    base, (source, outcome, target, damage) = parts.base, edges_of(parts)
-    action = base.choice_action[base.outcome_choices()[outcome]]
-    number = _numbers(base.num_actions, base.num_states, source, action, base.successor[outcome], base.damage[outcome])
-    number, (target, damage), clear = once_each(number, target.astype(np.int64), damage.astype(np.int64))
-    return _Step(number, np.where(clear, target, UNCLEAR), damage, base.num_actions, base.num_states)
-
-
-def _numbers(
-    num_actions: int, num_states: int, place: Ints, action: Ints, after: Ints, damage: Ints
-) -> npt.NDArray[np.int64]:
-    number = np.asarray(place, np.int64) * num_actions + action
-    result: npt.NDArray[np.int64] = (number * num_states + after) * 256 + damage
-    return result
+    def _numbers(self, place: Ints, action: Ints, after: Ints, damage: Ints) -> Numbers:
+        number = np.asarray(place, np.int64) * self.base.num_actions + action
+        return (number * self.base.num_states + after) * 256 + damage
 
 
 def _parts_of(space: Any) -> Parts | None:

@@ -12,13 +12,14 @@ model, are passed to the method for a single transition, which raises the error.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, Final, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
 
 from almostsure.arguments import as_python
-from almostsure.errors import ArgumentError, ModelError, ModelMismatch
+from almostsure.errors import ModelError, ModelMismatch
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.space import Space
@@ -27,7 +28,6 @@ Numbers = npt.NDArray[np.int64]
 
 ASK: Final = -1
 DENSE = 1 << 22  # the most entries of a table with one for each number
-LARGEST = 2**62  # the limit of numbers
 
 STALE = (
     "The model is out of date, or of another environment: build it anew, or use an OnlineShield, which learns the "
@@ -44,15 +44,9 @@ ORDER = (
 class Outcomes:
     """The damages of a model's transitions."""
 
-    __slots__ = ("_damage", "_mdp", "_number", "_ready", "_shape", "_table", "known")
-
     def __init__(self, mdp: MDP) -> None:
         self._mdp, self._shape = mdp, (mdp.num_states, mdp.num_actions, mdp.num_states)
         self.known: dict[Any, int] = {}  # cache: by state, action, next state, reported damage and its type
-        self._ready = False  # whether the arrays below are filled, on first use
-        self._number: Numbers = np.zeros(0, np.int64)
-        self._damage: npt.NDArray[np.int16] = np.zeros(0, np.int16)
-        self._table: npt.NDArray[np.int16] | None = None  # by number
 
     # ------------------------------------------------------------------ one transition
 
@@ -106,8 +100,6 @@ class Outcomes:
         self, states: Numbers, actions: Numbers, after: Numbers, reported: npt.ArrayLike | None = None
     ) -> Numbers:
         """The damages of many transitions; ``reported`` has the reported ones, and None for those without a report."""
-        if not self._ready:
-            self._prepare()
         damages = self._look_up(states, actions, after)
         reports = None if reported is None else np.broadcast_to(np.asarray(reported), damages.shape)
         doubtful = damages < 0
@@ -131,28 +123,32 @@ class Outcomes:
             raise ValueError(f"there must be as many states, actions and next states; got {shapes}")
         try:
             number = np.ravel_multi_index((states, actions, after), self._shape)
-        except ValueError:
+        except ValueError:  # out of range, or too many transitions to be numbered
             return np.full(states.shape, ASK, np.int64)
         if self._table is not None:
             return self._table[number].astype(np.int64)
-        at, found = places(self._number, number)
-        return np.where(found, self._damage[at], ASK).astype(np.int64)
+        possible, damage = self._possible
+        at, found = places(possible, number)
+        return np.where(found, damage[at], ASK).astype(np.int64)
 
-    def _prepare(self) -> None:
-        """Fill the arrays: the numbers of all possible transitions, ascending, and the damage of each."""
-        mdp, shape = self._mdp, self._shape
-        if math.prod(shape) >= LARGEST:
-            raise ArgumentError(
-                f"transitions must be fewer than 2**62 to be numbered; got {' · '.join(map(str, shape))}"
-            )
+    @cached_property
+    def _possible(self) -> tuple[Numbers, npt.NDArray[np.int16]]:
+        """The numbers of all possible transitions, ascending, and the damage of each."""
+        mdp = self._mdp
         place = mdp.choice_states().astype(np.int64) * mdp.num_actions + mdp.choice_action
         number = place[mdp.outcome_choices()] * mdp.num_states + mdp.successor
-        self._number, (damage,), agree = once_each(number, mdp.damage.astype(np.int16))
-        self._damage = np.where(agree, damage, np.int16(ASK))
-        if math.prod(shape) <= DENSE:
-            self._table = np.full(math.prod(shape), ASK, np.int16)
-            self._table[self._number] = self._damage
-        self._ready = True
+        number, (damage,), agree = once_each(number, mdp.damage.astype(np.int16))
+        return number, np.where(agree, damage, np.int16(ASK))
+
+    @cached_property
+    def _table(self) -> npt.NDArray[np.int16] | None:
+        """The damage of each number, if they are few."""
+        number, damage = self._possible
+        if math.prod(self._shape) > DENSE:
+            return None
+        table = np.full(math.prod(self._shape), ASK, np.int16)
+        table[number] = damage
+        return table
 
 
 def once_each(number: Numbers, *columns: Ints) -> tuple[Numbers, list[Ints], Bools]:

@@ -46,7 +46,6 @@ class Guard(Protocol):
     @property
     def space(self) -> Space:
         """The states and actions that it knows."""
-        ...
 
     @property
     def carries(self) -> tuple[str, ...]:
@@ -55,22 +54,18 @@ class Guard(Protocol):
         Names that begin with an underscore come last.  They are internal: wrappers pass them back to the guard, and do
         not show them.
         """
-        ...
 
     def begin(self, state: Any, budget: int) -> Run:
         """The run that begins in a state with a budget, or the runs that begin in several states.
 
         Raises NoSafeAction if no action is safe; the message says how much is needed, if that is known.
         """
-        ...
 
     def allowed(self, state: Any, *carried: Any) -> npt.NDArray[np.int64]:
         """The ids of the actions that one run may play, ascending; NoSafeAction if there is none."""
-        ...
 
     def mask(self, states: Any, *carried: Any) -> Bools:
         """A mask of the actions that each of many runs may play, [n, num_actions]; NoSafeAction if a run has none."""
-        ...
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after an action that led to a state and did some damage, or the runs after one action each.
@@ -78,7 +73,6 @@ class Guard(Protocol):
         ``damage`` is what the environment reports, one entry per run, and None without a report.  The guard then finds
         it, or raises ModelError.  It raises ModelMismatch if it knows that the step is impossible.
         """
-        ...
 
 
 @runtime_checkable
@@ -87,19 +81,15 @@ class Watching(Guard, Protocol):
 
     def point(self, observation: Any) -> Sequence[float]:
         """The coordinates that an observation shows."""
-        ...
 
     def watch(self, points: Sequence[Sequence[float]], actions: Any, next_points: Sequence[Sequence[float]]) -> None:
         """Raise ModelMismatch unless each action may have led from its point to the next one."""
-        ...
 
     def follow(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The same as :meth:`after`, for steps that :meth:`watch` has checked."""
-        ...
 
     def unclear(self, budget: int) -> int:
         """The number of states that a run with this budget may enter without knowing whether that does damage."""
-        ...
 
 
 @runtime_checkable
@@ -109,8 +99,6 @@ class ForSteps(Guard, Protocol):
     @property
     def horizon(self) -> int | None:
         """The number of steps; None if it is unlimited."""
-        ...
 
     def within(self, steps: int) -> Guard:
         """The guard for episodes of at most ``steps`` steps; itself if that is not less than the horizon."""
-        ...

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard, final
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from almostsure.model.source import Model, as_model
 from almostsure.policy.policy import Policy
 from almostsure.shield import checks
 from almostsure.shield.feasible import Violation, first_violation
-from almostsure.shield.lookups import is_one, look_ups, no_safe_action
+from almostsure.shield.lookups import look_ups, no_safe_action, one_or_many
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.shield.table import Table, table_of
@@ -28,10 +29,6 @@ from almostsure.wording import counted
 
 if TYPE_CHECKING:
     from almostsure.shield.inside import Restricted, Trimmed
-
-INT64 = np.dtype(np.int64)
-FEW = 1 << 11  # up to so many look-ups take the fast path
-CHUNK = 1 << 15  # look-ups per chunk, so that intermediate results stay in the cache
 
 
 def _no_budget(thing: object) -> ArgumentError:
@@ -79,12 +76,8 @@ class Shield:
            [ True,  True]])
     """
 
-    __slots__ = ("_known", "_outcomes", "_table", "minimal", "__weakref__")
-
     minimal: MinimalBudget
-    _table: Table | None  # built on first use
     _outcomes: Outcomes
-    _known: dict[Any, int]  # the cache of the outcomes: the damage of known transitions
 
     carries: ClassVar[tuple[str, ...]] = ("remaining",)
     is_fixed: ClassVar[bool] = True
@@ -99,20 +92,14 @@ class Shield:
         if not isinstance(minimal, MinimalBudget):
             raise _no_budget(minimal)
         check_never_too_small(minimal)
-        outcomes = Outcomes(minimal.mdp)
-        parts = {"minimal": minimal, "_table": None, "_outcomes": outcomes, "_known": outcomes.known}
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(minimal=minimal, _outcomes=Outcomes(minimal.mdp))
 
     @property
     def mdp(self) -> MDP:
         """The model whose choices it allows or refuses."""
         return self.minimal.mdp
 
-    @property
-    def space(self) -> MDP:
-        """The states and actions that it knows: those of its model."""
-        return self.minimal.mdp
+    space = mdp  # the states and actions that it knows
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} cannot be changed: a shield is immutable. Build another one.")
@@ -166,19 +153,12 @@ class Shield:
             If any row would be empty; the message names the first one and counts them.  :meth:`choices` allows empty
             rows.
         """
-        if _plain(states) and _plain(remaining) and states.shape == remaining.shape and 0 < states.size <= FEW:
-            return self._mask_few(states, remaining)
         s, left, shape = look_ups(self.mdp, states, remaining)
-        table, needed = self._ready_table(), self.minimal.of_state
-        most = np.minimum(left, table.highest)
-        result = np.empty((s.size, self.mdp.num_actions), np.bool_)
-        for begin in range(0, s.size, CHUNK):
-            part = slice(begin, begin + CHUNK)
-            here, enough = s[part], most[part] if most.ndim else most
-            if (needed[here] > enough).any():
-                self._refuse_first(s, left)
-            result[part] = table.allows(here, enough)
-        return result.reshape(*shape, self.mdp.num_actions)
+        most = np.minimum(left, self._table.highest)
+        if np.count_nonzero(self.minimal.of_state.take(s) > most):  # faster than any() for few
+            self._refuse_first(s, left)
+        masks = self._table.allows(s, most)
+        return masks if len(shape) == 1 else masks.reshape(*shape, self.mdp.num_actions)
 
     def choices(self, remaining: int) -> Bools:
         """A mask of the choices of the model that are allowed with ``remaining`` left, [num_choices].
@@ -215,16 +195,11 @@ class Shield:
             If ``budget`` is negative, fractional, or above the cap of the minimal budget.
         """
         remaining = known_budget(self.minimal, budget)
-        if is_one(self.mdp, state):
-            s = self.mdp.state(state)
-            if self.minimal.of_state[s] > min(remaining, INFINITE - 1):
-                self._refuse(s, remaining)
-            return s, remaining
         states, _, _ = look_ups(self.mdp, state, remaining)
-        left = np.full(states.shape, remaining, np.int64)
+        left = np.full(states.size, remaining, np.int64)
         if (self.minimal.of_state[states] > min(remaining, INFINITE - 1)).any():
             self._refuse_first(states, left)
-        return states.astype(np.int64, copy=False), left
+        return one_or_many(self.mdp, state, states, left)
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, both are arrays.
@@ -258,7 +233,7 @@ class Shield:
         if isinstance(next_state, np.ndarray) and next_state.ndim:
             return next_state, remaining - self._outcomes.damages(state, action, next_state, damage)
         try:
-            return next_state, remaining - self._known[state, action, next_state, damage, type(damage)]
+            return next_state, remaining - self._outcomes.known[state, action, next_state, damage, type(damage)]
         except (KeyError, TypeError):  # asked for the first time, or not with plain numbers
             s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
             return reached, remaining - self._outcomes.damage(s, a, reached, damage)
@@ -387,21 +362,9 @@ class Shield:
 
     # ------------------------------------------------------------------ tables and errors
 
-    def _ready_table(self) -> Table:
-        if self._table is None:
-            object.__setattr__(self, "_table", table_of(self.mdp, self.minimal.of_choice))
-        assert self._table is not None
-        return self._table
-
-    def _mask_few(self, states: Ints, remaining: Ints) -> Bools:
-        """The mask of few look-ups, for which the general validation would take most of the time."""
-        table = self._table or self._ready_table()
-        if np.count_nonzero(states.view(np.uint64) >= self.mdp.num_states):  # negative ones are huge
-            look_ups(self.mdp, states, remaining)  # raises
-        allowed = table.few(states, remaining)
-        if allowed is None:
-            self._refuse_first(states, remaining)
-        return allowed
+    @cached_property
+    def _table(self) -> Table:
+        return table_of(self.mdp, self.minimal.of_choice)
 
     def _refuse_first(self, states: Ints, remaining: Ints) -> NoReturn:
         """Raise NoSafeAction for the first look-up without a safe action, and count them."""
@@ -419,12 +382,9 @@ class Shield:
 
     def __repr__(self) -> str:
         values, counts = self._levels()
-        never = int(counts[-1]) if values[-1] == INFINITE else 0
-        sums = list(zip(values.tolist(), np.cumsum(counts).tolist(), strict=True))[: len(values) - (never > 0)]
-        shown = sums if len(sums) <= 4 else [*sums[:2], sums[-1]]
-        steps = [f"{count:,} with {value} left" for value, count in shown]
-        if len(sums) > 4:
-            steps.insert(2, "…")
+        never, sums = int(counts[values == INFINITE].sum()), zip(values.tolist(), np.cumsum(counts), strict=True)
+        steps = [f"{count:,} with {value} left" for value, count in sums if value < INFINITE]
+        steps = steps if len(steps) <= 4 else [*steps[:2], "…", steps[-1]]
         if self.minimal.cap is not None:
             never_why = f"are refused, as they need more than the cap {self.minimal.cap}"
         else:
@@ -454,8 +414,3 @@ class Shield:
         facts += [("unknown", f"what {unknown:,} of the choices need")] if unknown else []
         table = levels_table("choices become safe with", levels)
         return card("Shield", facts, table, budget_map(self.mdp, self.minimal.of_state))
-
-
-def _plain(values: object) -> TypeGuard[npt.NDArray[np.int64]]:
-    """Whether these are a one-dimensional array of int64."""
-    return isinstance(values, np.ndarray) and values.dtype == INT64 and values.ndim == 1

@@ -41,7 +41,7 @@ class DenseTable:
     ``highest`` is the largest remaining budget that makes a difference; larger ones are treated like it.
     """
 
-    __slots__ = ("_least", "_needed", "_num_actions", "_ones", "_wide", "_word", "highest")
+    __slots__ = ("_needed", "_num_actions", "_ones", "_word", "highest")
 
     def __init__(self, mdp: Space, of_choice: Ints) -> None:
         finite = of_choice[of_choice < INFINITE]
@@ -53,12 +53,7 @@ class DenseTable:
         self._word = _WORDS.get(width * dtype.itemsize)
         self._ones = sum(1 << (8 * dtype.itemsize * column) for column in range(width)) if self._word else 0
         self._needed: Unsigned = np.full((mdp.num_states, width), never, dtype)
-        needed = np.minimum(of_choice, never).astype(dtype)
-        if mdp.num_choices == mdp.num_states * width:
-            self._needed[:] = needed.reshape(-1, width)
-        else:
-            self._needed[mdp.choice_states(), mdp.choice_action] = needed
-        self._wide = self._least = np.zeros(0, np.int64)  # in the type of remaining budgets; filled on first use
+        self._needed[mdp.choice_states(), mdp.choice_action] = np.minimum(of_choice, never)
 
     def allows(self, states: Ints, remaining: Ints) -> Bools:
         """A mask of the allowed actions, [n, num_actions]; ``remaining`` is [n] or one number for all, 0 … highest."""
@@ -74,19 +69,6 @@ class DenseTable:
             most = remaining.astype(dtype)
         flat: Bools = rows <= most
         return flat.reshape(-1, width)[:, : self._num_actions]
-
-    def few(self, states: Ints, remaining: Ints) -> Bools | None:
-        """The same for a few states and any remaining budgets; None if a state has no allowed action."""
-        if self._needed.size > DENSE_ANYWAY:
-            return _unless_empty(self.allows(states, np.clip(remaining, 0, self.highest)), remaining)
-        if not self._least.size:
-            self._wide = self._needed[:, : self._num_actions].astype(np.int64)
-            self._least = self._wide.min(axis=1)
-        most = np.minimum(remaining, self.highest)  # "never" is refused with any budget
-        if np.count_nonzero(self._least.take(states) > most):  # faster than any() for few
-            return None
-        allowed: Bools = self._wide.take(states, axis=0) <= most[:, None]
-        return allowed
 
 
 class SparseTable:
@@ -106,16 +88,8 @@ class SparseTable:
         result[owner, self._mdp.choice_action[choice]] = self._needed[choice] <= most
         return result
 
-    def few(self, states: Ints, remaining: Ints) -> Bools | None:
-        """The same for any remaining budgets; None if a state has no allowed action."""
-        return _unless_empty(self.allows(states, np.minimum(remaining, self.highest)), remaining)
-
 
 Table = DenseTable | SparseTable
-
-
-def _unless_empty(allowed: Bools, remaining: Ints) -> Bools | None:
-    return allowed if (allowed.any(axis=1) & (remaining >= 0)).all() else None
 
 
 _WORDS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}

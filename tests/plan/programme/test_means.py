@@ -14,7 +14,7 @@ from almostsure.plan.programme.means import gain_sign, gainful, gaining_componen
 def flow_of(owner, moves, reward):
     owner, moves = np.array(owner), np.array(moves)
     return Flow(
-        choice_ptr=np.searchsorted(owner, np.arange(moves.shape[1] + 1)), owner=owner, moves=csr_array(moves),
+        owner=owner, moves=csr_array(moves),
         reward=np.array(reward, float), cost=np.zeros(owner.size), initial=np.ones(moves.shape[1]),
         state=np.arange(moves.shape[1]), choice=np.arange(owner.size),
     )  # fmt: skip

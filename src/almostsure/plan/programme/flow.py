@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,10 @@ STOP = -1
 CLOSE = 1e-6  # a mean reward below this share of the rewards' size is summed exactly, and then rounded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Flow:
     """A flow problem.  Choices are ordered by state."""
 
-    choice_ptr: Ints  # [states + 1]
     owner: Ints  # [choices]
     moves: Any  # CSR [choices, states], probabilities; the row of a stop is empty
     reward: Floats  # [choices]
@@ -51,6 +51,11 @@ class Flow:
     initial: Floats  # [states]
     state: Ints  # [states], the model's state, plus num_states for each layer above 0
     choice: Ints  # [choices], the model's choice, plus num_choices for each layer above 0, or STOP
+
+    @cached_property
+    def choice_ptr(self) -> Ints:
+        """The first choice of each state, [states + 1]."""
+        return np.searchsorted(self.owner, np.arange(self.num_states + 1))
 
     @property
     def num_states(self) -> int:
@@ -71,12 +76,8 @@ class Flow:
     def keep(self, states: Bools, choices: Bools) -> Flow:
         """The problem restricted to some states and choices; choices of or into removed states are removed too."""
         choices = choices & states[self.owner] & ~touches(self.moves, ~states)
-        position = np.cumsum(states) - 1
-        owner = position[self.owner[choices]]
-        count = int(states.sum())
         return Flow(
-            choice_ptr=np.searchsorted(owner, np.arange(count + 1)),
-            owner=owner,
+            owner=(np.cumsum(states) - 1)[self.owner[choices]],
             moves=self.moves[choices][:, states],
             reward=self.reward[choices],
             cost=self.cost[choices],
@@ -91,12 +92,10 @@ class Flow:
 
         order = np.argsort(np.concatenate([self.owner, states]), kind="stable")
         none = np.zeros(states.size)
-        owner = np.concatenate([self.owner, states])[order]
         moves = csr_array(vstack([self.moves, csr_array((states.size, self.num_states))]))
         return replace(
             self,
-            choice_ptr=np.searchsorted(owner, np.arange(self.num_states + 1)),
-            owner=owner,
+            owner=np.concatenate([self.owner, states])[order],
             moves=moves[order],
             reward=np.concatenate([self.reward, none + reward])[order],
             cost=np.concatenate([self.cost, none])[order],
@@ -119,18 +118,19 @@ def without_loops(owner: Ints, moves: Any) -> tuple[Any, Floats]:
     return csr_array((weight, (rows[kept], moves.indices[kept])), shape=moves.shape), leaving
 
 
-def with_layers(mdp: MDP, budget: int | None) -> tuple[Arrays, Floats, Ints]:
+def with_layers(mdp: MDP, budget: int | None, limited: Ints | None = None) -> tuple[Arrays, Floats, Ints]:
     """The model on (state, remaining) without damage, the cost of each outcome, and the initial states.
 
     Layers 0 … budget are for the remaining budget, and the next one is for after overspending, which costs 1.  Without
-    a budget there is one layer, and the cost is the damage.
+    a budget there is one layer, and the cost is the damage.  The budget is for the damage ``limited``, [num_outcomes],
+    by default that of the model.
     """
     arrays = mdp.arrays
     none = np.zeros(mdp.num_outcomes, arrays.damage.dtype)
     if budget is None:
         return replace(arrays, damage=none), arrays.damage.astype(np.float64), mdp.initial_states
     layers, remaining = budget + 2, np.arange(budget + 2)[:, None]
-    left = remaining - arrays.damage.astype(np.int64)
+    left = remaining - (arrays.damage if limited is None else limited).astype(np.int64)
     over = (left < 0) | (remaining > budget)
     successor = np.where(over, budget + 1, left) * mdp.num_states + arrays.successor
     stacked = Arrays(
@@ -157,7 +157,6 @@ def flow_of(mdp: MDP, budget: int | None = None) -> Flow:
     moves = csr_array((arrays.probability.copy(), *pointers), shape=(arrays.num_choices, arrays.num_states))
     moves.sum_duplicates()
     return Flow(
-        choice_ptr=arrays.choice_ptr.astype(np.int64),
         owner=owners(arrays.choice_ptr).astype(np.int64),
         moves=moves,
         reward=mean_reward(arrays),

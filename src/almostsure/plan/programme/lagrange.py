@@ -346,11 +346,9 @@ def _collapse(whole: Flow, place: Ints, origin: Ints) -> Flow:
     from scipy.sparse import csr_array
 
     count = int(place.max(initial=-1)) + 1
-    owner = place[whole.owner[origin]]
     merge = csr_array((np.ones(place.size), (np.arange(place.size), place)), shape=(place.size, count))
     return Flow(
-        choice_ptr=np.searchsorted(owner, np.arange(count + 1)),
-        owner=owner,
+        owner=place[whole.owner[origin]],
         moves=csr_array(whole.moves[origin] @ merge),
         reward=whole.reward[origin],
         cost=whole.cost[origin],

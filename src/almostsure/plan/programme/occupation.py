@@ -16,6 +16,7 @@ A vertex of the programme is a policy that is randomised in at most one state.  
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
@@ -69,13 +70,14 @@ class Programme:
         return _trimmed(self.everything, ~self.gainful) if self.discount == 1 else self.everything
 
     @cached_property
-    def _solver(self) -> _Solver:
+    def solver(self) -> _Solver:
+        """Solves the problem, and has it with prices, for proofs."""
         return _Solver(self.flow, self.discount)
 
     def solve(self, limit: float | None) -> Answer | None:
         """The best flow with at most ``limit`` cost (None: any); None if there is none."""
         self._check_endless(limit)
-        return self._solver.solve(limit)
+        return self.solver.solve(limit)
 
     def visits(self, answer: Answer) -> Floats:
         """The expected number of plays of each choice in an answer's flow, self-loops included."""
@@ -83,15 +85,10 @@ class Programme:
         result: Floats = answer.flow / np.where(flow.is_stop, 1.0, self._leaving[flow.choice])
         return result
 
-    @property
-    def priced(self) -> Priced:
-        """The problem with prices, for proofs."""
-        return self._solver.priced
-
     @cached_property
     def least_cost(self) -> float:
         """The least cost of any policy that ends almost surely."""
-        flow = self._with_endless_ends() if self.gainful.any() else self.flow
+        flow = self._ending
         try:
             return Search(Priced(flow, self.discount)).least
         except Improper:
@@ -100,7 +97,7 @@ class Programme:
 
     def proved_least(self) -> float:
         """A lower bound on the least cost, proved with all rounding errors; −∞ if none was found."""
-        flow = self._with_endless_ends() if self.gainful.any() else self.flow
+        flow = self._ending
         costs = Priced(replace(flow, reward=np.zeros(flow.num_choices)), self.discount)
         try:
             proof = Proof(costs, 1.0, np.zeros(flow.num_states))
@@ -121,7 +118,7 @@ class Programme:
         """
         if not self.gainful.any():
             return
-        flow = self._with_endless_ends()
+        flow = self._ending
         ends = flow.is_stop & (flow.reward > 0)
         entered = np.flatnonzero(ends & reachable(flow)[flow.owner])
         if entered.size and limit is not None and limit <= self.least_cost + CLOSE * max(1.0, limit):
@@ -131,8 +128,11 @@ class Programme:
         if entered.size:
             raise Endless(self._component(flow.state[flow.owner[entered[0]]]))
 
-    def _with_endless_ends(self) -> Flow:
-        """The problem in which runs may stop in endless gains; these stops are marked by a reward of 1."""
+    @cached_property
+    def _ending(self) -> Flow:
+        """The problem in which runs may stop in endless gains, if there are any; these stops have a reward of 1."""
+        if not self.gainful.any():
+            return self.flow
         return _trimmed(self.everything.with_stops(np.flatnonzero(self.gainful), 1.0), np.ones_like(self.gainful))
 
     def _component(self, state: int) -> Ints:
@@ -198,18 +198,14 @@ class _Solver:
     def solve(self, limit: float | None) -> Answer | None:
         """The optimum within the given limit; None if infeasible."""
         if self.flow.num_choices > SMALL and self._highs is None:
-            try:
+            with suppress(Improper):
                 return self._search.solve(limit)
-            except Improper:
-                pass
-        self._highs = self._highs or _Highs(self.flow, self.discount)
-        answer, failed = None, None
+        self._highs, failed = self._highs or _Highs(self.flow, self.discount), None
         try:
-            answer = self._highs.solve(limit)
+            if (answer := self._highs.solve(limit)) is not None:
+                return answer
         except LimitReached as error:
             failed = error
-        if answer is not None:
-            return answer
         try:  # HiGHS drops probabilities below 1e-12
             return self._search.solve(limit)
         except Improper:

@@ -108,7 +108,7 @@ def _within_limit(mdp: MDP, constraint: Expected | Chance, programme: Programme)
 
 def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer: Answer) -> _Found:
     """The policy of an answer, evaluated."""
-    proof = Proof(programme.priced, answer.price, answer.potential)
+    proof = Proof(programme.solver.priced, answer.price, answer.potential)
     try:
         policy = extract(mdp, programme.flow, programme.visits(answer), proof, budget_of(constraint))
     except PolicyError:  # the flow is not conserved
@@ -151,7 +151,7 @@ def _assured_or_raise(
             f"no policy within the limit was found, though those that never take more than {budget} damage are: {APART}"
         ) from None
     used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().expected_damage
-    return replace(assured, constraint=constraint, used=used, layers=None, _kept={})
+    return replace(assured, constraint=constraint, used=used, layers=None)
 
 
 def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:

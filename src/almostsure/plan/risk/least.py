@@ -30,19 +30,20 @@ larger budget never makes overspending more likely.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from almostsure.budget.horizon import first_values
+from almostsure.kernels import plain
 from almostsure.model.arrays import grouped, spans
 from almostsure.model.mdp import MDP, Floats, Ints
-from almostsure.plan.risk.sums import Sums, both_sums, part_of, sums_of
+from almostsure.plan.risk.least_kernel import search_layer, sweep_layer, sweep_step
+from almostsure.plan.risk.sums import Sums, part_of, risks_of, sums_of
 from almostsure.progress import Bar
 
-PLAIN_WORK = 20_000  # open choices over all layers below which compiling does not pay …
-PLAIN_SWEEPS = 400  # … unless the bounds converge slowly
+PLAIN_WORK = 1_000  # open choices over all layers below which compiling does not pay …
+PLAIN_SWEEPS = 40  # … unless the bounds converge slowly
 PLAIN_STEPS = 2_000_000  # the same for a horizon: outcomes · budgets · steps
 MOST_SWEEPS = 200_000  # per layer
 SWEEPS_AT_ONCE = 20  # sweeps between two checks for Ctrl-C
@@ -70,12 +71,12 @@ def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float, sweeps: in
     is_open = [np.flatnonzero(needed > level) for level in range(budget + 1)]
     work = sum(int((mdp.choice_ptr[o + 1] - mdp.choice_ptr[o]).sum()) for o in is_open)
     small = work < PLAIN_WORK
-    before = search_plain if small else _compiled().search_layer
+    search: Any = plain(search_layer) if small else search_layer
     edges = _free_edges(sums, is_open[0])
     with Bar("least risks", budget + 1) as bar:
         for level, needy in enumerate(is_open):
             lower[level, needy] = upper[level, needy] = 1.0
-            states = before(sums, edges, upper, level, needy)
+            states = search(sums, edges, upper, level, needy)
             upper[level, states], lower[level, states] = upper[level - 1, states] if level else 1.0, 0.0
             if states.size:
                 _settle((sums, upper, lower), level, states, tolerance, PLAIN_SWEEPS if small else 0, sweeps)
@@ -100,59 +101,15 @@ def _free_edges(sums: Sums, states: Ints) -> Edges:
     return Edges(ptr, source[order])
 
 
-def search_plain(sums: Sums, edges: Edges, upper: Floats, level: int, needy: Ints) -> Ints:
-    """The states of a layer with p* < 1, breadth first from those that lead to safe pairs or lower layers."""
-    waits = np.zeros(upper.shape[1], np.bool_)
-    waits[needy] = True
-    choice, place = spans(sums.choice_ptr, needy)
-    outcome, of = spans(sums.outcome_ptr, choice)
-    left = level - sums.damage[outcome].astype(np.int64)
-    good = (left >= 0) & (upper[np.maximum(left, 0), sums.successor[outcome]] < 1.0)
-    frontier: Ints = needy[np.unique(place[of[good]])]
-    found = [frontier]
-    while frontier.size:
-        waits[frontier] = False
-        items, _ = spans(edges.ptr, frontier)
-        ahead = edges.source[items]
-        frontier = np.unique(ahead[waits[ahead]])
-        found.append(frontier)
-    return np.concatenate(found)
-
-
 def _settle(
     tables: tuple[Sums, Floats, Floats], level: int, states: Ints, tolerance: float, plain_sweeps: int, most: int
 ) -> None:
     """Sweep one layer until its bounds are within the tolerance or no longer change."""
     for done in range(0, most, SWEEPS_AT_ONCE):
-        sweep = sweep_plain if done < plain_sweeps else _compiled().sweep_layer
+        sweep: Any = plain(sweep_layer) if done < plain_sweeps else sweep_layer
         gap, moves = sweep(*tables, level, states, SWEEPS_AT_ONCE, tolerance)
         if gap <= tolerance or not moves:
             return
-
-
-def sweep_plain(
-    sums: Sums, upper: Floats, lower: Floats, level: int, states: Ints, sweeps: int, tolerance: float
-) -> tuple[float, bool]:
-    """The plain twin of the compiled sweeps, with Jacobi updates.
-
-    Returns the largest distance between the bounds, and whether the last sweep changed any.
-    """
-    choices, owner = spans(sums.choice_ptr, states)
-    first = np.searchsorted(owner, np.arange(states.size))
-    part, gap, moves = part_of(sums, np.full(choices.size, level), choices), math.inf, True
-    for _ in range(sweeps):
-        before = upper[level, states], lower[level, states]
-        high, through = both_sums(sums, upper, part, up=True)
-        low, low_through = both_sums(sums, lower, part, up=False)
-        high, low = np.minimum(high, through), np.maximum(low, low_through)
-        upper[level, states] = np.minimum(np.minimum.reduceat(high, first), upper[level, states])
-        lower[level, states] = np.maximum(np.minimum.reduceat(low, first), lower[level, states])
-        after = upper[level, states], lower[level, states]
-        gap = float((after[0] - after[1]).max())
-        moves = any((old != new).any() for old, new in zip(before, after, strict=True))
-        if gap <= tolerance or not moves:
-            break
-    return gap, moves
 
 
 def least_within(mdp: MDP, budget: int, horizon: int) -> Floats:
@@ -161,7 +118,7 @@ def least_within(mdp: MDP, budget: int, horizon: int) -> Floats:
     table = np.zeros(((horizon + 1) * rows, mdp.num_states))
     table[:rows, first_values(mdp) > 0] = 1.0
     large = mdp.num_outcomes * rows * horizon > PLAIN_STEPS
-    step = _compiled().sweep_step if large else step_plain
+    step: Any = sweep_step if large else step_plain
     with Bar("least risks", horizon) as bar:
         for t in range(1, horizon + 1):
             step(sums, table[(t - 1) * rows : t * rows], table[t * rows : (t + 1) * rows])
@@ -173,12 +130,5 @@ def step_plain(sums: Sums, before: Floats, after: Floats) -> None:
     """The plain twin of the compiled step."""
     choices = np.arange(sums.owner.size)
     for level in range(len(before)):
-        risks, _ = both_sums(sums, before, part_of(sums, np.full(choices.size, level), choices), up=True)
-        after[level] = np.minimum.reduceat(risks, sums.choice_ptr[:-1].astype(np.int64))
-
-
-def _compiled() -> Any:
-    """The module of the compiled twins."""
-    from almostsure.plan.risk import least_kernel
-
-    return least_kernel
+        part = part_of(sums, np.full(choices.size, level), choices, np.zeros_like(choices))
+        after[level] = np.minimum.reduceat(risks_of(sums, before, part), sums.choice_ptr[:-1].astype(np.int64))

@@ -1,4 +1,4 @@
-"""The compiled twins of the search, the sweeps and the steps of :mod:`almostsure.plan.risk.least`.
+"""The loops of :mod:`almostsure.plan.risk.least`: the search, the sweeps and the steps, compiled unless there are few.
 
 Sweeps use new values at once (Gauss–Seidel), and skip states whose bounds are close: both only save time.
 """
@@ -14,7 +14,7 @@ from almostsure.plan.risk.sums import TINY
 
 
 @njit(cache=True)
-def search_layer(sums: Any, edges: Any, upper: Any, level: int, needy: Any) -> Any:  # pragma: no cover - compiled
+def search_layer(sums: Any, edges: Any, upper: Any, level: int, needy: Any) -> Any:
     """The states of a layer with p* < 1, breadth first from those that lead to safe pairs or lower layers."""
     waits = np.zeros(upper.shape[1], np.bool_)
     found, size = np.empty_like(needy), 0
@@ -35,7 +35,7 @@ def search_layer(sums: Any, edges: Any, upper: Any, level: int, needy: Any) -> A
 
 
 @njit(cache=True, inner=True)
-def leads_on(sums: Any, upper: Any, level: int, s: int) -> bool:  # pragma: no cover - compiled
+def leads_on(sums: Any, upper: Any, level: int, s: int) -> bool:
     """Whether some outcome of a state leads to a pair with an upper bound below 1."""
     for o in range(sums.outcome_ptr[sums.choice_ptr[s]], sums.outcome_ptr[sums.choice_ptr[s + 1]]):
         left = level - np.int64(sums.damage[o])
@@ -47,7 +47,7 @@ def leads_on(sums: Any, upper: Any, level: int, s: int) -> bool:  # pragma: no c
 @njit(cache=True)
 def sweep_layer(
     sums: Any, upper: Any, lower: Any, level: int, states: Any, sweeps: int, tolerance: float
-) -> tuple[float, bool]:  # pragma: no cover - compiled
+) -> tuple[float, bool]:
     """Sweep the states of a layer; returns the largest distance of bounds, and whether the last sweep changed any."""
     gap, moves = np.inf, True
     for number in range(sweeps):

@@ -29,7 +29,6 @@ is computed from p̄_{t−1}.  The proof is the same.
 from __future__ import annotations
 
 from copy import copy
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
@@ -43,7 +42,7 @@ from almostsure.errors import ArgumentError, CertificateError, Infeasible, NoSaf
 from almostsure.files import file_name, must_hold
 from almostsure.memory import require
 from almostsure.model.arrays import spans
-from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.plan.constraints import check_risk
 from almostsure.plan.risk.certificate import (
@@ -55,8 +54,8 @@ from almostsure.plan.risk.certificate import (
     write_risks,
 )
 from almostsure.plan.risk.least import least_risk, least_within
-from almostsure.plan.risk.sums import Sums, part_at, part_of, risks_of, sums_of
-from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, is_one
+from almostsure.plan.risk.sums import part_at, part_of, risks_of, sums_of
+from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, look_ups, one_or_many
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.wording import counted
@@ -109,34 +108,36 @@ class RiskShield:
     def __init__(
         self, mdp: Model, budget: int, risk: float, *, horizon: int | None = None, tolerance: float = TOLERANCE
     ) -> None:
-        self.mdp = known_probabilities(as_model(mdp))
+        self.mdp = self.space = known_probabilities(as_model(mdp))
         self.budget, self.risk = check_budget(budget), check_risk(risk)
         self.horizon = None if horizon is None else check_horizon(horizon, least=0)
         size = 8 * (self.budget + 1) * self.mdp.num_states * (2 if self.horizon is None else self.horizon + 1)
         require(size, f"least risks for budgets up to {self.budget:,}", "Use a smaller budget, or fewer steps.")
-        self.least = self._solved(check_tolerance(tolerance))
+        tolerance = check_tolerance(tolerance)
+        if self.horizon is None:
+            needed = minimal_budget(self.mdp, cap=self.budget).of_state
+            self.least = least_risk(self.mdp, needed, self.budget, tolerance).upper
+        else:
+            self.least = least_within(self.mdp, self.budget, self.horizon)
         self._prepare()
 
-    def _solved(self, tolerance: float) -> Floats:
-        """The table of p̄: one row per remaining budget (and per number of steps left)."""
-        if self.horizon is not None:
-            return least_within(self.mdp, self.budget, self.horizon)
-        needed = minimal_budget(self.mdp, cap=self.budget).of_state
-        return least_risk(self.mdp, needed, self.budget, tolerance).upper
-
     def _prepare(self) -> None:
-        """Freeze the table, and distribute the risk over the initial states."""
+        """Freeze the table of p̄, one row per remaining budget (and per number of steps left), and share the risk.
+
+        The mean of the initial risks of the initial states is ``risk``: the start is a random outcome too.
+        """
         self.least.flags.writeable = False
-        self._start = self._share_risk()
+        states, mean = self.mdp.initial_states, risk_at_start(self.mdp, self.least)
+        if mean > self.risk:
+            raise Infeasible(
+                f"a risk of {self.risk:g} is not enough: from the start, more than {self.budget} damage cannot be "
+                f"ruled out at a risk below {mean!r} (rounded up). Allow that risk, or a larger budget.",
+                needed=mean,
+            )
+        shares = [self.risk] if states.size == 1 else _left(self.risk, mean, self.least[-1, states]).tolist()
+        self._start = dict(zip(states.tolist(), shares, strict=True))
         self._asked: tuple[tuple[int, ...], Floats] = (), np.zeros(0)  # the last argument of _risks_at, and its result
-
-    @cached_property
-    def _sums(self) -> Sums:
-        return sums_of(self.mdp)
-
-    @cached_property
-    def _outcomes(self) -> Outcomes:
-        return Outcomes(self.mdp)
+        self._sums, self._outcomes = sums_of(self.mdp), Outcomes(self.mdp)
 
     @property
     def carries(self) -> tuple[str, ...]:
@@ -151,24 +152,6 @@ class RiskShield:
         result.least, result.horizon = self.least[: (steps + 1) * (self.budget + 1)], steps
         result._prepare()
         return result
-
-    @property
-    def space(self) -> MDP:
-        """The model, whose states and actions the shield knows."""
-        return self.mdp
-
-    def _share_risk(self) -> dict[int, float]:
-        """The initial risk in each initial state, such that its mean is ``risk``: the start is a random outcome too."""
-        states, mean = self.mdp.initial_states, risk_at_start(self.mdp, self.least)
-        one = np.array([self.risk])
-        shares = one if states.size == 1 else _left(self.risk, mean, self.least[-1, states])
-        if mean > self.risk:
-            raise Infeasible(
-                f"a risk of {self.risk:g} is not enough: from the start, more than {self.budget} damage cannot be "
-                f"ruled out at a risk below {mean!r} (rounded up). Allow that risk, or a larger budget.",
-                needed=mean,
-            )
-        return dict(zip(states.tolist(), shares.tolist(), strict=True))
 
     # ------------------------------------------------------------------ what is allowed
 
@@ -252,8 +235,7 @@ class RiskShield:
         remaining = self.budget if budget is None else check_budget(budget)
         if remaining > self.budget:
             raise ArgumentError(f"budget must be at most {self.budget}, the shield's budget; got {remaining}")
-        states = np.ravel(whole_array("states", indices(self.mdp, state)))
-        check_states(self.mdp, states)
+        states, _, _ = look_ups(self.mdp, state, remaining)
         whole_budget = remaining == self.budget
         risk = np.array([self._start.get(s, self.risk) if whole_budget else self.risk for s in states.tolist()])
         left, steps = np.full(states.size, remaining, np.int64), np.full(states.size, self.horizon or 0, np.int64)
@@ -261,10 +243,7 @@ class RiskShield:
         if short.any():
             at = int(np.argmax(short))
             self._refuse(int(states[at]), remaining, float(risk[at]), int(steps[at]))
-        last = () if self.horizon is None else (steps,)
-        if is_one(self.mdp, state):
-            return int(states[0]), remaining, float(risk[0]), *(int(x[0]) for x in last)
-        return states.astype(np.int64), left, risk, *last
+        return one_or_many(self.mdp, state, states, left, risk, *([] if self.horizon is None else [steps]))
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, arrays of both.  See ``Shield.after``."""
@@ -273,7 +252,12 @@ class RiskShield:
             left = remaining - self._outcomes.damages(state, action, next_state, damage)
             choices = self.mdp.find_choices(state, action)  # they exist, since they have been played
             before = self._steps(choices.size, *steps)
-            after = self._after(choices, remaining, risk, next_state, left, before)
+            check_goes_on(before)
+            used = self.risks_of_choices(remaining, choices, before)
+            if (used > risk).any():
+                at = int(np.argmax(used > risk))
+                raise self._not_allowed(int(choices[at]), int(remaining[at]), float(risk[at]), float(used[at]))
+            after = _left(risk, used, self.least_risks(next_state, left, before - 1))
             return next_state, left, after, *(x - 1 for x in steps)
         try:
             spent = self._outcomes.known[state, action, next_state, damage, type(damage)]
@@ -281,7 +265,7 @@ class RiskShield:
         except (KeyError, TypeError):  # not in the cache, or not plain numbers
             s, a, reached = self.mdp.state(state), self.mdp.action(action), self.mdp.state(next_state)
             spent = self._outcomes.damage(s, a, reached, damage)
-        kept = self._kept(self.mdp.choice(s, a), s, remaining, risk, reached, spent, *steps)
+        kept = self.risk_after(s, remaining, risk, a, reached, spent, *steps)
         return reached, remaining - spent, kept, *(x - 1 for x in steps)
 
     def risk_after(
@@ -296,27 +280,13 @@ class RiskShield:
     ) -> float:
         """The remaining risk after an action with its next state and damage; ``steps_left`` counts this step."""
         choice, s, reached = self.mdp.choice(state, action), self.mdp.state(state), self.mdp.state(next_state)
-        return self._kept(choice, s, remaining, risk, reached, whole("damage", damage), steps_left)
-
-    def _kept(
-        self, choice: int, s: int, remaining: int, risk: float, reached: int, spent: int, steps_left: int | None = None
-    ) -> float:
-        left, rho, steps = whole("remaining", remaining), check_risk(risk), self._step(steps_left)
+        left, spent = whole("remaining", remaining), whole("damage", damage)
+        rho, steps = check_risk(risk), self._step(steps_left)
         check_goes_on(steps)
         used = float(self._risks_at(s, left, steps)[choice - int(self.mdp.choice_ptr[s])])
         if used > rho:
             raise self._not_allowed(choice, left, rho, used)
         return float(_left(rho, used, self._least_at(reached, left - spent, steps - 1)))
-
-    def _after(
-        self, choices: Ints, remaining: Ints, risk: Floats, next_states: Ints, left: Ints, steps: Ints
-    ) -> Floats:
-        check_goes_on(steps)
-        used = self.risks_of_choices(remaining, choices, steps)
-        if (used > risk).any():
-            at = int(np.argmax(used > risk))
-            raise self._not_allowed(int(choices[at]), int(remaining[at]), float(risk[at]), float(used[at]))
-        return _left(risk, used, self.least_risks(next_states, left, steps - 1))
 
     def _not_allowed(self, choice: int, remaining: int, risk: float, used: float) -> NoSafeAction:
         return NoSafeAction(
@@ -396,12 +366,12 @@ class RiskShield:
         file_name(path, "RiskShield.load(path, mdp)")
         model, result = as_model(mdp), cls.__new__(cls)
         promise = read_risks(path, known_probabilities(model))
-        result.mdp, result.budget, result.risk = model, promise.budget, promise.risk
-        result.horizon, result.least = promise.horizon, promise.least
+        result.mdp = result.space = model
+        result.budget, result.risk, result.horizon, result.least = promise
         with must_hold(path, "a risk shield of its model"):
             check_risks(model, promise)
-            result._check_sums()
             result._prepare()
+            result._check_sums()
         return result
 
     def _check_sums(self) -> None:

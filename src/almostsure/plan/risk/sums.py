@@ -78,41 +78,18 @@ def part_at(sums: Sums, remaining: int, state: int, first: int | None = None) ->
 
 def risks_of(sums: Sums, upper: Floats, part: Part) -> Floats:
     """q̄(s, K, a): an upper bound of the risk of each choice with its remaining budget (0 or more)."""
-    terms = _terms(sums, upper, part, up=True)
-    direct = _over_all(sums, part, terms, up=True)
-    if part.first is not None:
-        return direct
-    through = _over_leaving(sums, part, terms, up=True)
-    result: Floats = np.minimum(direct, np.maximum(through, upper[part.remaining, sums.owner[part.choices]]))
-    return result
-
-
-def both_sums(sums: Sums, table: Floats, part: Part, *, up: bool) -> tuple[Floats, Floats]:
-    """Σ p · p(s', K') of each choice over all outcomes, and the mean of p over the outcomes that leave (s, K)."""
-    terms = _terms(sums, table, part, up=up)
-    return _over_all(sums, part, terms, up=up), _over_leaving(sums, part, terms, up=up)
-
-
-def _terms(sums: Sums, table: Floats, part: Part, *, up: bool) -> Floats:
     row = np.maximum(part.left, 0) if part.first is None else np.maximum(part.left, 0) + part.first
-    after = np.where(part.left < 0, 1.0, table[row, sums.successor[part.outcomes]])
+    after = np.where(part.left < 0, 1.0, upper[row, sums.successor[part.outcomes]])
     terms: Floats = sums.probability[part.outcomes] * after
-    if up:
-        terms[(terms == 0) & (after > 0)] = TINY
-    return terms
-
-
-def _over_all(sums: Sums, part: Part, terms: Floats, *, up: bool) -> Floats:
-    scale = sums.scale[part.choices]
-    result: Floats = np.minimum(np.add.reduceat(terms, part.begin) * (scale if up else 2.0 - scale), 1.0)
-    return result
-
-
-def _over_leaving(sums: Sums, part: Part, terms: Floats, *, up: bool) -> Floats:
-    margin, total = sums.margin[part.choices], np.add.reduceat(terms * sums.leaves[part.outcomes], part.begin)
+    terms[(terms == 0) & (after > 0)] = TINY
+    result: Floats = np.minimum(np.add.reduceat(terms, part.begin) * sums.scale[part.choices], 1.0)
+    if part.first is not None:
+        return result
+    # the mean over the outcomes that leave (s, K)
     leaving = sums.leaving[part.choices]
     only_loops = leaving == 0
-    through = total / (leaving + only_loops) * (margin if up else 2.0 - margin)
-    through[only_loops] = 1.0 if up else 0.0
-    result: Floats = np.minimum(through, 1.0)
+    total = np.add.reduceat(terms * sums.leaves[part.outcomes], part.begin)
+    through = total / (leaving + only_loops) * sums.margin[part.choices]
+    through[only_loops] = 1.0
+    result = np.minimum(result, np.maximum(through, upper[part.remaining, sums.owner[part.choices]]))
     return result

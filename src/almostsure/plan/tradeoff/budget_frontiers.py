@@ -8,8 +8,8 @@ it is the least second budget that suffices together with the least first one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,12 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import Infeasible
 from almostsure.memory import require
-from almostsure.model.build.transitions import BYTES_PER_OUTCOME, build
+from almostsure.model.build.transitions import BYTES_PER_OUTCOME
 from almostsure.model.change import Given
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.monitors import amounts
 from almostsure.model.source import Model, as_model
+from almostsure.plan.programme.flow import with_layers
 
 if TYPE_CHECKING:
     from almostsure.plots import Axes
@@ -119,7 +120,7 @@ def budget_frontier(mdp: Model, damage: Given, *, most: int | None = None) -> Bu
     model = as_model(mdp)
     second = amounts(model, damage, "damage")
     largest = _range(model, second) if most is None else check_budget(most, "most")
-    first = _unfolded(model, model.damage.astype(np.int64), second, largest)
+    first = _unfolded(model, model.damage, second, largest)
     if first[:, model.initial_states].max(axis=1).min() == INFINITE:
         raise Infeasible(
             "no pair of finite budgets suffices at the start"
@@ -134,31 +135,19 @@ def _range(mdp: MDP, second: Ints) -> int:
     finite = alone < INFINITE
     if not finite.any():
         return 0
-    least = _unfolded(mdp, second, mdp.damage.astype(np.int64), int(alone[finite].max()))
+    mdp.with_damage(second)  # raises above 255
+    least = _unfolded(mdp, second, mdp.damage, int(alone[finite].max()))
     needed = least[alone[finite], np.flatnonzero(finite)]
     return int(needed[needed < INFINITE].max(initial=0))
 
 
 def _unfolded(mdp: MDP, paid: Ints, limited: Ints, most: int) -> npt.NDArray[np.int32]:
     """The minimal budget of each state for one damage with 0 … most left of the other, [most + 1, num_states]."""
-    rows, size = most + 1, mdp.num_states
+    rows = most + 1
     require(BYTES_PER_OUTCOME * rows * mdp.num_outcomes, f"{rows:,} budgets of the other damage", "Pass most=.")
-    goes_on = np.flatnonzero(~mdp.is_terminal()[mdp.choice_states()[mdp.outcome_choices()]])
-    choice = mdp.outcome_choices()[goes_on]
-    left = np.arange(rows)[:, None] - limited[goes_on]
-    trap = rows * size
-    after = np.where(left < 0, trap, left * size + mdp.successor[goes_on])
-    hurts = np.where(left < 0, 1, paid[goes_on])
-    state = np.arange(rows)[:, None] * size + mdp.choice_states()[choice]
-
-    def each(column: npt.NDArray[Any], last: Any) -> npt.NDArray[Any]:
-        return np.append(np.broadcast_to(column, left.shape).ravel(), last)
-
-    columns = [
-        each(state, trap), each(mdp.choice_action[choice], 0), each(after, trap),
-        each(mdp.probability[goes_on], 1.0), each(np.zeros(goes_on.size), 0.0), each(hurts, 1),
-    ]  # fmt: skip
-    ends = np.flatnonzero(mdp.is_terminal())
-    terminal = (np.arange(rows)[:, None] * size + ends).ravel().tolist()
-    model = build(columns, num_states=rows * size + 1, terminal=terminal, initial=0)
-    return minimal_budget(model).of_state[:-1].reshape(rows, size)
+    is_over = mdp.is_terminal()[mdp.choice_states()[mdp.outcome_choices()]]
+    arrays, _, _ = with_layers(mdp, most, np.where(is_over, 0, limited))
+    damage = np.tile(np.where(is_over, 0, paid).astype(np.uint8), rows + 1)
+    damage[rows * mdp.num_outcomes :] = 1  # in the last layer the other budget is exceeded: no budget suffices there
+    model = MDP(replace(arrays, damage=damage), initial=(np.zeros(1, np.int64), np.ones(1)))
+    return minimal_budget(model).of_state[: rows * mdp.num_states].reshape(rows, -1)

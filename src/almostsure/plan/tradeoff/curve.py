@@ -76,8 +76,10 @@ def _assured_curve(solution: Solution) -> Floats:
     from almostsure.plan.assured import layers
 
     mdp, budget = solution.mdp, solution.policy.budget or 0
-    found = solution.layers
-    if found is not None:
+    found, within = solution.layers, solution.within
+    if within is not None:
+        lower = upper = np.where(np.isfinite(within.returns[-1]), within.returns[-1] + 0.0, np.nan)
+    elif found is not None:
         lower, upper = (side[:, mdp.initial_states] for side in (found.lower, found.upper))
     else:
         minimal = minimal_budget(mdp, cap=budget)

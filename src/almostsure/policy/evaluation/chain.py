@@ -162,37 +162,29 @@ def normalised(values: Floats, group: Ints, count: int) -> Wide:
 # ---------------------------------------------------------------------- solving
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
-    """The transient part of a layer.  A discount below 1 makes all states except terminal ones transient."""
+    """The equations of the transient part of a layer; ``stays[i]`` says whether move i remains in the layer.
 
-    transient: Bools  # [n], t of them
-    label: Ints  # [n], the strongly connected component
-    inside: Bools  # [m], the moves from transient to transient states of the layer
-    leaving: Bools  # [m], the other moves from transient states
-    system: Leaking  # of the t states
+    A discount below 1 makes all states except terminal ones transient.
+    """
 
-
-def block(moves: Moves, stays: Bools, *, discount: float = 1.0) -> Block:
-    """The equations of a layer; ``stays[i]`` says whether move i remains in it."""
-    label, transient = _classes(moves, stays)
-    if discount < 1:
-        transient = ~moves.is_terminal
-    place = np.cumsum(transient) - 1
-    target = np.zeros(moves.row.size, np.int64)
-    target[stays] = moves.position(moves.successor[stays])
-    inside = stays & transient[moves.row] & transient[target]
-    leaving = transient[moves.row] & ~inside
-    count = int(np.count_nonzero(transient))
-    exits = Groups(place[moves.row[leaving]], count).add_up(moves.weight[leaving])
-    leak = add(exits, wide(moves.rests[transient]))
-    weight = moves.weight[inside]
-    if discount < 1:
-        factor = wide(np.array(discount))
-        weight = multiply(weight, factor)
-        leak = add(multiply(leak, factor), two_sum(np.ones(count), np.full(count, -discount)))
-    system = Leaking(place[moves.row[inside]], place[target[inside]], weight, leak)
-    return Block(transient=transient, label=label, inside=inside, leaving=leaving, system=system)
+    def __init__(self, moves: Moves, stays: Bools, *, discount: float = 1.0) -> None:
+        self.label, transient = _classes(moves, stays)  # [n], the strongly connected component
+        self.transient = ~moves.is_terminal if discount < 1 else transient  # [n], t of them
+        self.place = np.cumsum(self.transient) - 1  # [n], the number of a transient state
+        target = np.zeros(moves.row.size, np.int64)
+        target[stays] = moves.position(moves.successor[stays])
+        inside = stays & self.transient[moves.row] & self.transient[target]
+        self.leaving = self.transient[moves.row] & ~inside  # [m], the moves that leave the transient part
+        count = int(np.count_nonzero(self.transient))
+        exits = Groups(self.place[moves.row[self.leaving]], count).add_up(moves.weight[self.leaving])
+        leak = add(exits, wide(moves.rests[self.transient]))
+        weight = moves.weight[inside]
+        if discount < 1:
+            factor = wide(np.array(discount))
+            weight = multiply(weight, factor)
+            leak = add(multiply(leak, factor), two_sum(np.ones(count), np.full(count, -discount)))
+        self.system = Leaking(self.place[moves.row[inside]], self.place[target[inside]], weight, leak)  # of t states
 
 
 def _classes(moves: Moves, stays: Bools) -> tuple[Ints, Bools]:

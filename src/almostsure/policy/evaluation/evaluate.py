@@ -34,7 +34,7 @@ from almostsure.model.arrays import ascending
 from almostsure.model.mdp import MDP, Floats
 from almostsure.model.source import Model, as_model
 from almostsure.policy.evaluation.chain import layers_of, normalised
-from almostsure.policy.evaluation.layer import Layer, Number, mean_of
+from almostsure.policy.evaluation.layer import COLUMNS, ENDLESS, Layer, Number, mean_of
 from almostsure.policy.evaluation.linear import Values
 from almostsure.policy.evaluation.within import evaluate_within
 from almostsure.policy.explore import OVERSPENT
@@ -44,8 +44,6 @@ from almostsure.wording import precise
 LEVELS = 1_000
 WORK = 10_000_000
 NEGLIGIBLE = 1e-13
-
-RETURN, DAMAGE, STEPS, ENDS, ENDLESS = range(5)  # the columns that are solved together
 
 
 @final
@@ -178,39 +176,33 @@ class _Evaluator:
         initial = np.zeros(first.moves.states.size)
         initial[starts] = probability.high
         distribution, beyond = self._masses(initial)
-        numbers = [mean_of(probability, first.values.at((starts, column))) for column in range(5)]
-        discounted = [mean_of(probability, first.discounted.at((starts, column))) for column in (RETURN, DAMAGE)]
-        return self._result(numbers, discounted, distribution, beyond)
+        numbers = [mean_of(probability, first.values.at((starts, column))) for column in range(COLUMNS)]
+        return self._result(numbers, distribution, beyond)
 
-    def _result(
-        self, numbers: list[Number], discounted: list[Number], distribution: Floats, beyond: float
-    ) -> Evaluation:
+    def _result(self, numbers: list[Number], distribution: Floats, beyond: float) -> Evaluation:
         every = list(self.layers.values())
-        overspends = any(x.overspends for x in every)
-        nothing = Number(math.nan, 0.0) if overspends and not self.policy.knows_overspent else None
+        gain, damage, length, ends, endless, *discounted = numbers
         infinite = Number(math.inf, 0.0)
-        damage = infinite if any(x.has_endless_damage for x in every) else numbers[DAMAGE]
-        length = infinite if any(x.goes_on for x in every) else numbers[STEPS]
-        gain = nothing or (discounted[RETURN] if self.discount < 1 else self._return(numbers[RETURN]))
-        discounted_damage = nothing or (discounted[DAMAGE] if self.discount < 1 else damage)
-        damage, length = nothing or damage, nothing or length
-        shares = (numbers[column] for column in (ENDS, ENDLESS))
-        ends, endless = (nothing or share._replace(value=min(max(share.value, 0.0), 1.0)) for share in shares)
-        errors = [x.error for x in (gain, damage, discounted_damage, length, ends, endless)]
+        damage = infinite if any(x.has_endless_damage for x in every) else damage
+        length = infinite if any(x.goes_on for x in every) else length
+        ends, endless = (share._replace(value=min(max(share.value, 0.0), 1.0)) for share in (ends, endless))
+        gain, discounted_damage = discounted if self.discount < 1 else (self._return(gain), damage)
+        found = {
+            "expected_return": gain, "expected_damage": damage, "discounted_damage": discounted_damage,
+            "expected_length": length, "ends": ends, "endless": endless,
+        }  # fmt: skip
+        if any(x.overspends for x in every) and not self.policy.knows_overspent:
+            gain = Number(math.nan, 0.0)
+            found = dict.fromkeys(found, gain)
         return Evaluation(
-            expected_return=gain.value,
-            expected_damage=damage.value,
-            discounted_damage=discounted_damage.value,
-            expected_length=length.value,
-            ends=ends.value,
+            **{name: number.value for name, number in found.items()},
             damage_distribution=np.minimum(distribution, 1.0),
             beyond=min(beyond, 1.0),
-            endless=endless.value,
             budget=self.start,
             discount=self.discount,
             lower=_outwards(gain.value, -gain.error),
             upper=_outwards(gain.value, gain.error),
-            accuracy=max(*errors, self.lost),
+            accuracy=max(self.lost, *(number.error for number in found.values())),
         )
 
     def _return(self, number: Number) -> Number:
@@ -224,15 +216,13 @@ class _Evaluator:
     def _value_layer(self, remaining: int) -> None:
         layer = self.layers[remaining]
         damage, successor = layer.moves.damage, layer.moves.successor
-        after, discounted = Values.zeros(damage.size, 5), Values.zeros(damage.size, 2)
+        after = Values.zeros(damage.size, COLUMNS)
         for harm in ascending(damage[~layer.stays]).tolist():
             target = self.layers.get(max(remaining - harm, OVERSPENT))
             if target is not None:
                 at = np.flatnonzero(~layer.stays & (damage == harm))
-                place = target.moves.position(successor[at])
-                after.put(at, target.values.at(place))
-                discounted.put(at, target.discounted.at(place))
-        layer.solve(after, discounted)
+                after.put(at, target.values.at(target.moves.position(successor[at])))
+        layer.solve(after)
 
     # ------------------------------------------------------------------ masses, from above
 
@@ -259,11 +249,11 @@ class _Evaluator:
                     break
             layer = layers.get(level, tail)
             assert layer is not None  # mass only waits in existing layers
-            flow = layer.flow(waiting.pop(level))
-            self.lost += flow.lost
+            stays, left, lost = layer.flow(waiting.pop(level))
+            self.lost += lost
             ended += [0.0] * (level + 1 - len(ended))
-            ended[level] = flow.ended
-            for damage, reached, mass in flow.left:
+            ended[level] = stays
+            for damage, reached, mass in left:
                 target = layers.get(level + damage, tail)
                 if target is None:
                     beyond += float(mass.sum())

@@ -10,10 +10,12 @@ import numpy as np
 
 from almostsure.model.arrays import ascending
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.policy.evaluation.chain import Block, Moves, add_up, block
+from almostsure.policy.evaluation.chain import Block, Moves, add_up
 from almostsure.policy.evaluation.linear import EPS, Leaking, Values, together
 from almostsure.policy.evaluation.wide import LOST, TINY, UP, Groups, Wide, add, multiply, put, wide
 
+# The columns of the values of states; those with a discount are only solved if there is one.
+RETURN, DAMAGE, STEPS, ENDS, ENDLESS, DISCOUNTED_RETURN, DISCOUNTED_DAMAGE, COLUMNS = range(8)
 EXACT = 40  # the drift of classes with up to so many states is computed in fractions, if floats cannot decide it
 
 
@@ -24,21 +26,15 @@ class Number(NamedTuple):
     error: float
 
 
-class Flow(NamedTuple):
-    """The flow of the mass that enters a layer."""
-
-    ended: float  # the mass that never leaves the layer
-    left: list[tuple[int, Ints, Floats]]  # damages, the states reached with each, and their masses
-    lost: float  # bound on the mass that is missing or too much
-
-
 class Layer:
     """A layer with its equations and its values."""
 
     def __init__(self, mdp: MDP, moves: Moves, stays: Bools, discount: float) -> None:
-        self.moves, self.stays, self.discount = moves, stays, discount
-        self.block = block(moves, stays)
-        self.discounting = block(moves, stays, discount=discount) if discount < 1 else self.block
+        self.moves, self.stays = moves, stays
+        self.block = Block(moves, stays)
+        self.systems = [(self.block, slice(0, DISCOUNTED_RETURN), 1.0)]  # with the columns that they are for
+        if discount < 1:
+            self.systems.append((Block(moves, stays, discount=discount), slice(DISCOUNTED_RETURN, COLUMNS), discount))
         closed, label = ~self.block.transient, self.block.label
         damaging = np.zeros(label.max() + 1, np.bool_)
         damaging[label[moves.row[stays & (moves.damage > 0)]]] = True
@@ -50,24 +46,23 @@ class Layer:
         _, arrivals = np.unique(moves.successor[~stays], return_counts=True)
         self._most = 16 + int(arrivals.max(initial=0)) + math.log2(moves.row.size + 2)  # bound on roundings per mass
 
-    def solve(self, after: Values, discounted: Values) -> None:
+    def solve(self, after: Values) -> None:
         """Compute the values of all states, given those of the states in other layers that each move leads to."""
-        moves, closed = self.moves, ~self.block.transient
-        zero = np.zeros(moves.states.size)
-        known = [zero, zero, zero, (closed & moves.is_terminal).astype(float), self.damaging.astype(float)]
-        gains = np.stack([moves.reward, moves.damage, np.ones(moves.row.size), *np.zeros((2, moves.row.size))], axis=1)
-        self.values = self._solved(self.block, gains, np.stack(known, axis=1), after, 1.0)
-        if self.discount < 1:
-            zeros = np.zeros((moves.states.size, 2))
-            self.discounted = self._solved(self.discounting, gains[:, :2], zeros, discounted, self.discount)
-        else:
-            self.discounted = self.values.at((slice(None), slice(2)))
+        moves, size = self.moves, self.moves.states.size
+        known, gains = np.zeros((size, COLUMNS)), np.zeros((moves.row.size, COLUMNS))
+        known[:, ENDS], known[:, ENDLESS] = ~self.block.transient & moves.is_terminal, self.damaging
+        gains[:, [RETURN, DISCOUNTED_RETURN]], gains[:, STEPS] = moves.reward[:, None], 1.0
+        gains[:, [DAMAGE, DISCOUNTED_DAMAGE]] = moves.damage[:, None]
+        self.values = Values.zeros(size, COLUMNS)
+        for solved, columns, discount in self.systems:
+            some = slice(None), columns
+            self.values.put(some, self._solved(solved, gains[some], known[some], after.at(some), discount))
 
     def _solved(self, solved: Block, gains: Floats, known: Floats, after: Values, discount: float) -> Values:
         """The values of all columns; ``known`` are those of the states that are not transient."""
         moves, t = self.moves, solved.transient
         mine, stays = np.flatnonzero(t[moves.row]), self.stays & solved.leaving
-        row, count, columns = (np.cumsum(t) - 1)[moves.row[mine]], int(np.count_nonzero(t)), gains.shape[1]
+        row, count, columns = solved.place[moves.row[mine]], int(np.count_nonzero(t)), gains.shape[1]
         weight, groups = moves.weight[mine][:, None], Groups(row, count)
         right, slack = Wide(*np.zeros((2, count, columns))), np.zeros((count, columns))
         for some in together(mine.size, columns):
@@ -86,8 +81,12 @@ class Layer:
         result.value.high[~t] = known[~t]
         return result
 
-    def flow(self, mass: Floats) -> Flow:
-        """The flow of the mass that enters the layer."""
+    def flow(self, mass: Floats) -> tuple[float, list[tuple[int, Ints, Floats]], float]:
+        """Where the mass that enters the layer goes.
+
+        Returns the mass that never leaves it; damages, the states reached with each, and their masses; and a bound on
+        the mass that is missing or too much.
+        """
         moves, solved, t = self.moves, self.block, self.block.transient
         visits = mass.copy()
         visits[t], lost = solved.system.visits(mass[t])
@@ -97,7 +96,7 @@ class Layer:
         ended = float(mass[~t].sum() + leaving[closed].sum() + visits[t] @ moves.rests[t])
         damage, reached, gone = moves.damage[out][~closed], moves.successor[out][~closed], leaving[~closed]
         left = [(d, reached[damage == d], gone[damage == d]) for d in ascending(damage).tolist()]
-        return Flow(ended, left, lost + self._most * EPS * float(mass.sum()))
+        return ended, left, lost + self._most * EPS * float(mass.sum())
 
 
 def _drifts(mdp: MDP, moves: Moves, solved: Block) -> set[int]:

@@ -30,6 +30,7 @@ than its sum.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
@@ -87,11 +88,7 @@ def together(size: int, columns: int) -> list[slice]:
     return [slice(first, first + step) for first in range(0, columns, step)]
 
 
-class Visits(NamedTuple):
-    """Expected numbers of visits, and the mass that was lost or created by rounding."""
-
-    often: Floats  # [n], rounded
-    lost: float
+Visits = tuple[Floats, float]  # expected numbers of visits, and the mass that was lost or created by rounding
 
 
 @final
@@ -134,7 +131,7 @@ class Leaking:
         if self.size <= ELIMINATED:
             return self._elimination.visits(mass)
         found = self._refinement.visits(mass)
-        is_good = found.lost <= CLOSE * mass.sum() + NOTHING
+        is_good = found[1] <= CLOSE * mass.sum() + NOTHING
         return found if is_good or self.size > ELIMINATED_LAST else self._elimination.visits(mass)
 
     @cached_property
@@ -183,7 +180,7 @@ class Eliminated:
         """Solve n = m + Aᵀ n; all terms are positive."""
         count: Floats = mass @ self._inverse.high
         lost = (self.share_lost + (self.size + 4) * EPS) * float(mass.sum()) + LOST
-        return Visits(count, lost if np.isfinite(count).all() else np.inf)
+        return count, lost if np.isfinite(count).all() else np.inf
 
 
 # ---------------------------------------------------------------------- factorisation and refinement
@@ -193,25 +190,17 @@ class Refining:
     """Sparse factorisation, residuals with twice the digits, and proofs of the errors."""
 
     def __init__(self, row: Ints, column: Ints, weight: Wide, leak: Wide) -> None:
+        from scipy.sparse import csc_array, diags_array
+
         self.size = leak.high.size
         self._row, self._column, self._weight, self._leak = row, column, weight, leak
         self._by_row, self._by_column = Groups(row, self.size), Groups(column, self.size)
         self._rounds = max(self._by_row.rounds, self._by_column.rounds) + 16
         self._diagonal = add(self._by_row.add_up(weight), leak)
-        self._matrix = self._sparse(self._row, self._column, weight.high)
-        self._factor = self._factorise()
-
-    def _sparse(self, row: Ints, column: Ints, entries: Floats) -> Any:
-        from scipy.sparse import csc_array
-
-        return csc_array((entries, (row, column)), shape=(self.size, self.size))
-
-    def _factorise(self) -> SuperLU | None:
-        states = np.arange(self.size)
-        try:
-            return SuperLU(self._sparse(states, states, self._diagonal.high) - self._matrix)
-        except RuntimeError:  # singular to working precision
-            return None
+        self._matrix: Any = csc_array((weight.high, (row, column)), shape=(self.size, self.size))
+        self._factor: SuperLU | None = None
+        with suppress(RuntimeError):  # singular to working precision
+            self._factor = SuperLU(csc_array(diags_array(self._diagonal.high)) - self._matrix)
 
     def solve(self, right: Wide, slack: Floats) -> Values:
         """Solve x = b + A x for right-hand sides, [n, columns], with errors of at most ``slack``."""
@@ -273,10 +262,10 @@ class Refining:
     def visits(self, mass: Floats) -> Visits:
         """Solve n = m + Aᵀ n; rounding the result to floats does not count as lost."""
         if self._factor is None:
-            return Visits(mass, np.inf)
+            return mass, np.inf
         count, last, (lost, rounding) = wide(np.zeros(self.size)), np.inf, (mass, mass)
         for _ in range(STEPS):
-            step = self._factor.solve_transposed(lost)
+            step = self._factor.solve(lost, transposed=True)
             size = float(np.abs(step).sum())
             if not size < last / 2:
                 break
@@ -285,7 +274,7 @@ class Refining:
             lost, rounding = self._lost(count, mass)
             if (np.abs(lost) + rounding).sum() <= CLOSE * mass.sum():
                 break
-        return Visits(count.high, float((np.abs(lost) + rounding).sum()))
+        return count.high, float((np.abs(lost) + rounding).sum())
 
     def _lost(self, count: Wide, mass: Floats) -> tuple[Floats, Floats]:
         """The residual m + Aᵀ n − n, and a bound on its rounding error."""
@@ -308,18 +297,13 @@ class SuperLU:
         factor: Any = splu(matrix, permc_spec="NATURAL" if is_ordered else "COLAMD")
         self._matrix, self._factor = matrix, factor
 
-    def solve(self, right: Floats) -> Floats:
-        """Solve M x = right."""
-        result: Floats = self._factor.solve(right)
-        return result
-
-    def solve_transposed(self, right: Floats) -> Floats:
-        """Solve Mᵀ x = right."""
-        result: Floats = self._factor.solve(right, trans="T")
+    def solve(self, right: Floats, *, transposed: bool = False) -> Floats:
+        """Solve M x = right, or Mᵀ x = right."""
+        result: Floats = self._factor.solve(right, trans="T" if transposed else "N")
         return result
 
     def refined(self, right: Floats, *, transposed: bool = False) -> Floats:
         """The same with one step of refinement, which reduces the rounding errors of the factorisation."""
-        solve, matrix = (self.solve_transposed, self._matrix.T) if transposed else (self.solve, self._matrix)
-        x = solve(right)
-        return x + solve(right - matrix @ x)
+        x = self.solve(right, transposed=transposed)
+        rest: Floats = right - (self._matrix.T if transposed else self._matrix) @ x
+        return x + self.solve(rest, transposed=transposed)

@@ -107,11 +107,8 @@ def _plateau(policy: Policy) -> int:
     """The least layer from which on all layers are equal."""
     assert policy.budget is not None
     rest = None if policy.rest is None else policy.rest.probability
-    tables = [table for table in (policy.choice, policy.probability, rest) if table is not None]
-    for layer in range(policy.budget, 0, -1):
-        if any((table[layer - 1] != table[policy.budget]).any() for table in tables):
-            return layer
-    return 0
+    tables = [table[: policy.budget + 1] for table in (policy.choice, policy.probability, rest) if table is not None]
+    return max(int(np.flatnonzero((table != table[-1]).any(axis=1)).max(initial=-1)) + 1 for table in tables)
 
 
 def _stationary(mdp: MDP, policy: Policy, sources: Ints, spent: Ints) -> float:

@@ -26,11 +26,6 @@ class Results(NamedTuple):
     lengths: npt.NDArray[np.int64]  # [episodes]
     fate: npt.NDArray[np.uint8]  # [episodes], how each ended
 
-    def part(self, first: int, last: int) -> Results:
-        """The results of some episodes, as views."""
-        at = slice(first, last)
-        return Results(self.returns[at], self.damages[at], self.lengths[at], self.fate[at])
-
 
 def no_results(count: int) -> Results:
     """Arrays for the results of ``count`` episodes."""

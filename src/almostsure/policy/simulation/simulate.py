@@ -13,9 +13,8 @@ it is *truncated*.
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +40,7 @@ from almostsure.policy.simulation.plain import (
     no_results,
     play_plain,
 )
-from almostsure.policy.simulation.streams import Streams, open_streams
+from almostsure.policy.simulation.streams import open_streams
 from almostsure.progress import Bar
 from almostsure.wording import counted
 
@@ -103,35 +102,26 @@ def simulate(
     fewer = "Simulate fewer at a time, with different seeds."
     require(number * BYTES_PER_EPISODE, f"simulating {counted(number, 'episode')}", fewer)
     policy, start = played_with(mdp, policy, budget)
-    chosen = np.random.SeedSequence().generate_state(1, np.uint64)[0] if seed is None else seed
-    rules = _rules(policy, start, max_steps, discount)
-    setup = _Setup(mdp, policy, start, check_seed(chosen), build_tables(mdp, policy), rules)
+    chosen = check_seed(np.random.SeedSequence().generate_state(1, np.uint64)[0] if seed is None else seed)
+    tables, rules = build_tables(mdp, policy), _rules(policy, start, max_steps, discount)
+    episodes_of = partial(_episodes, mdp, policy, start, chosen, tables, rules)
     try:
-        return setup.episodes(_play(setup.tables, rules, setup.seed, number, crew))
+        return episodes_of(_play(tables, rules, chosen, number, crew))
     except KeyboardInterrupt as stop:
-        kept = setup.episodes(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
+        kept = episodes_of(stop.results) if isinstance(stop, Stopped) and stop.results.fate.size else None
         some = "none of them is kept" if kept is None else f"the first {len(kept):,} are the error's .kept"
         raise Interrupted(f"the simulation of {number:,} episodes was interrupted; {some}.", kept=kept) from None
 
 
-class _Setup(NamedTuple):
-    """The arguments of a simulation."""
-
-    mdp: MDP
-    policy: Policy
-    budget: int | None
-    seed: int
-    tables: Tables
-    rules: Rules
-
-    def episodes(self, results: Results) -> Episodes:
-        """The results as ``Episodes``; NoSafeAction if an episode overspent or the policy was undefined."""
-        _raise_first_violation(self.mdp, self.tables, self.rules, self.seed, results.fate)
-        returns, damages, lengths, fate = results
-        return Episodes(
-            returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=self.seed,
-            budget=self.budget, mdp=self.mdp, policy=self.policy, _tables=self.tables, _rules=self.rules,
-        )  # fmt: skip
+def _episodes(
+    mdp: MDP, policy: Policy, budget: int | None, seed: int, tables: Tables, rules: Rules, results: Results
+) -> Episodes:
+    _raise_first_violation(mdp, tables, rules, seed, results.fate)
+    returns, damages, lengths, fate = results
+    return Episodes(
+        returns=returns, damages=damages, lengths=lengths, truncated=fate != ENDED, seed=seed, budget=budget,
+        mdp=mdp, policy=policy, _tables=tables, _rules=rules,
+    )  # fmt: skip
 
 
 def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -> Rules:
@@ -169,52 +159,35 @@ def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None
 def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None = None) -> Results:
     """Play with compiled code, in threads on all cores or with a crew.  The results do not depend on that."""
     results, done = no_results(count), 0
+    columns: tuple[npt.NDArray[Any], ...] = results
     # Tasks are small, so that long episodes do not delay the others.
-    pieces = _pieces(count, max(1, min(4096 if crew is None else 65536, count // 16, PIECE // rules.max_steps)))
+    size = max(1, min(4096 if crew is None else 65536, count // 16, PIECE // rules.max_steps))
+    pieces = [(first, min(first + size, count)) for first in range(0, count, size)]
     try:
         if crew is None:
             warm_up()
-            crew, job = LocalCrew(cores()), _Job(tables, rules, open_streams(seed, np.arange(count)), results)
-        else:
-            job = _Job(tables, rules, seed, None)
-        with crew.open(job, threads=True) as each, Bar("playing", count) as bar:
-            for piece, played in zip(pieces, each(pieces), strict=True):
-                if job.results is None:
-                    for name, column in zip(Results._fields, played, strict=True):
-                        getattr(results, name)[slice(*piece)] = column
-                done = piece[1]
+            crew = LocalCrew(cores())
+        task = partial(_play_piece, tables, rules, seed)
+        with crew.open(task, threads=True) as each, Bar("playing", count) as bar:
+            for (first, last), played in zip(pieces, each(pieces), strict=True):
+                for column, part in zip(columns, played, strict=True):
+                    column[first:last] = part
+                done = last
                 bar.update(done)
     except KeyboardInterrupt:
-        raise Stopped(results.part(0, done)) from None
+        raise Stopped(Results._make(column[:done] for column in columns)) from None
     return results
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """The task of a worker: plays some of the episodes."""
-
-    tables: Tables
-    rules: Rules
-    random: int | Streams  # the seed, or the streams of all episodes
-    results: Results | None  # those of all episodes, for threads of this process; other workers return theirs
-
-    def __call__(self, piece: tuple[int, int]) -> Results:
-        """Play the episodes first … last − 1."""
-        warm_up()
-        results = no_results(piece[1] - piece[0]) if self.results is None else self.results.part(*piece)
-        if isinstance(self.random, int):
-            streams = open_streams(self.random, np.arange(*piece))
-        else:
-            streams = Streams(*(column[slice(*piece)] for column in self.random))
-        play(self.tables, self.rules, streams, results)
-        return results
+def _play_piece(tables: Tables, rules: Rules, seed: int, piece: tuple[int, int]) -> Results:
+    """The task of a worker: play the episodes first … last − 1."""
+    warm_up()
+    results = no_results(piece[1] - piece[0])
+    play(tables, rules, open_streams(seed, np.arange(*piece)), results)
+    return results
 
 
-def _pieces(count: int, size: int) -> list[tuple[int, int]]:
-    return [(first, min(first + size, count)) for first in range(0, count, size)]
-
-
-@functools.cache
+@cache
 def warm_up() -> None:
     """Compile the kernel, or load it from the cache, for models with fewer than 2³¹ states."""
     from almostsure.model.build.transitions import from_transitions

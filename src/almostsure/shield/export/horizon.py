@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.budget.horizon import worst_of_choices
 from almostsure.budget.minimal import INFINITE
-from almostsure.model.arrays import spans
+from almostsure.model.arrays import ascending
 from almostsure.shield.export.write import narrow, write_header, write_module
 
 if TYPE_CHECKING:
@@ -24,23 +25,19 @@ if TYPE_CHECKING:
 def _entries(shield: HorizonShield) -> dict[str, npt.NDArray[Any]]:
     """The first choice of each state, the actions of the choices, the first rise of each choice, and the rises."""
     mdp, minimal = shield.mdp, shield.minimal
-    rises, owner = spans(minimal.rises.ptr, mdp.successor.astype(np.int64))
-    outcome = np.concatenate([np.arange(mdp.num_outcomes), owner])
-    step = np.concatenate([np.ones(mdp.num_outcomes, np.int64), minimal.rises.step[rises].astype(np.int64) + 1])
-    ahead = np.concatenate([np.zeros(mdp.num_outcomes, np.int64), minimal.rises.value[rises]])
-    choice = mdp.outcome_choices()[outcome].astype(np.int64)
-    needed = np.minimum(ahead + mdp.damage[outcome], INFINITE)
-    needed[needed > minimal.limit] = INFINITE
-    kept = step <= minimal.horizon
-    order = np.lexsort((needed[kept], step[kept], choice[kept]))
-    choice, step, needed = (column[kept][order] for column in (choice, step, needed))
-    most = np.maximum.accumulate(choice * 2**32 + needed) - choice * 2**32  # the maximum so far, per choice
-    last = np.append((choice[1:] != choice[:-1]) | (step[1:] != step[:-1]), True)  # the last entry of each step
-    choice, step, most = choice[last], step[last], most[last]
-    rises_there = np.append(True, (choice[1:] != choice[:-1]) | (most[1:] > most[:-1]))
-    begin = np.searchsorted(choice[rises_there], np.arange(mdp.num_choices + 1))
+    rises, last = [np.zeros((3, 0), np.int64)], np.full(mdp.num_choices, -1)
+    for steps in ascending(np.append(minimal.rises.step.astype(np.int64) + 1, 1)).tolist():
+        if steps <= minimal.horizon:
+            need = worst_of_choices(mdp, minimal.rises.at(steps - 1)).astype(np.int64)
+            need[need > minimal.limit] = INFINITE
+            risen = np.flatnonzero(need > last)
+            rises.append(np.stack([risen, np.full(risen.size, steps), need[risen]]))
+            last = need
+    choice, since, needed = np.concatenate(rises, axis=1)
+    order = np.argsort(choice, kind="stable")
+    begin = np.searchsorted(choice[order], np.arange(mdp.num_choices + 1))
     columns = {"start": mdp.choice_ptr, "action": mdp.choice_action, "begin": begin}
-    columns |= {"since": step[rises_there], "needed": most[rises_there]}
+    columns |= {"since": since[order], "needed": needed[order]}
     return {name: narrow(np.asarray(column, np.int64)) for name, column in columns.items()}
 
 

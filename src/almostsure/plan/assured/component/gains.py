@@ -142,7 +142,7 @@ def _flow(game: Game, bounds: Bounds, members: Ints) -> tuple[Flow, tuple[Floats
     stays = ~leaves
     shape = (choices.size, members.size)
     flow = Flow(
-        choice_ptr=np.searchsorted(owner, np.arange(members.size + 1)), owner=owner,
+        owner=owner,
         moves=csr_array((weight[stays], (row[stays], place[stays].astype(np.int64))), shape=shape), reward=reward,
         cost=add_up(row[leaves], weight[leaves], choices.size), initial=np.zeros(members.size),
         state=np.arange(members.size), choice=choices,
@@ -211,7 +211,7 @@ class _Game:
 
     def _check_losses(self, lost: Bools) -> None:
         flow = Flow(
-            choice_ptr=np.searchsorted(self.owner, np.arange(self.count + 1)), owner=self.owner, moves=self.moves,
+            owner=self.owner, moves=self.moves,
             reward=self.constant, cost=(self.leaks | ~lost[self.owner]).astype(np.float64),
             initial=np.zeros(self.count), state=np.arange(self.count), choice=np.arange(self.owner.size),
         )  # fmt: skip

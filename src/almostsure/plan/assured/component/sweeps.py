@@ -257,4 +257,4 @@ class Sweeper:
             transposed = SuperLU(csc_array((factors, columns, start), shape=(members.size, members.size)))
         except RuntimeError:
             return None
-        return transposed.solve_transposed(right)
+        return transposed.solve(right, transposed=True)
