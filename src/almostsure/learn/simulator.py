@@ -18,7 +18,7 @@ import numpy as np
 
 from almostsure.arguments import as_python
 from almostsure.errors import ArgumentError, Blame, ModelError, uninterrupted
-from almostsure.learn.copies import Frozen, Generators
+from almostsure.learn.copies import Frozen, reseed
 from almostsure.model.build.damage import TOLD, Damage, check_reset, damage_function, known_damage
 from almostsure.model.build.environment import check_layers, discrete_size
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
@@ -100,7 +100,6 @@ class Simulator:
         self.second_snapshots: Snapshots = {}  # of states that were reached by two paths
         self.arrivals: dict[tuple[Any, int], Arrival] = {}
         self.seeds: Sequence[int] = ()  # of the resets
-        self.generators = Generators()
         self.plays = 0  # how often a snapshot was restored
 
     @contextmanager
@@ -126,7 +125,7 @@ class Simulator:
         for seed in seeds:
             observation = self._reset(seed)
             # Also reseeds generators that the reset does not, so that the same seed gives the same results.
-            self.generators.reseed(self.env, seed)
+            reseed(self.env, seed)
             state = self._key(observation)
             try:
                 times[state] += 1
@@ -292,7 +291,7 @@ class Simulator:
             return snapshot()
         with Blame(lambda: "set_state failed for a value of get_state"):
             self.set_state(self.env, snapshot())
-        self.generators.reseed(self.env, self.seeds[0], self.plays)
+        reseed(self.env, self.seeds[0], self.plays)
         return self.env
 
 
