@@ -202,7 +202,7 @@ def typed(piece: Piece, reader: Reader) -> Rows:
         action=reader.actions.numbers("action", columns["action"], place),
         next_state=next_state,
         reward=_rewards(columns.get("reward"), size, place),
-        damage=None if damage is None else _damages(damage, place, reader.max_damage),
+        damage=None if damage is None else whole("damage", _without_booleans(damage), place, most=reader.max_damage),
         cumulative=None if cumulative is None else whole("cumulative_damage", cumulative, place),
         terminated=terminated,
         truncated=flags("truncated", columns.get("truncated"), size, place),
@@ -223,10 +223,6 @@ def _note_ends(values: list[Any], piece: Piece, reader: Reader) -> None:
     for value in set(values) if all(isinstance(one, Hashable) for one in values) else values:
         with contextlib.suppress(ModelError):
             _states("next_state", [value], piece, reader, lambda _: "")
-
-
-def _damages(values: Any, place: Place, most: int) -> Ints:
-    return whole("damage", _without_booleans(values), place, most=most)
 
 
 def encoded(name: str, values: Iterable[Any], encode: Encode, place: Place) -> list[Any]:

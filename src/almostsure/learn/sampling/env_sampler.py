@@ -237,8 +237,7 @@ class EnvSampler:
                 state=state,
                 action=action,
             )
-        if shown is not None and self._state(shown, f"after set_state({state})") != state:
-            found = self._state(shown, "")
+        if shown is not None and (found := self._state(shown, f"after set_state({state})")) != state:
             raise ModelError(f"set_state must put the environment into state {state}; encode says that it is {found}")
         return shown
 
