@@ -45,13 +45,12 @@ class _Q:
 
     def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        ground, allowance = self.inside(world, budget)
+        ground, allowance = self.inside(playground(world), world, budget)
         rules = Rules(allowance.budget, steps, self.max_steps, **self.rules(ground))
         return train(ground, allowance, rules, seed=seed)
 
-    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+    def inside(self, ground: Playground, world: Any, budget: int) -> tuple[Playground, Allowance]:
         """What to play in and which choices are allowed: all, and the budget is ignored."""
-        ground = playground(world)
         return ground, Everything(ground, budget, sees_budget=False)
 
     def rules(self, ground: Playground) -> dict[str, Any]:
@@ -104,9 +103,8 @@ class ShieldedQ(_Q):
             raise ArgumentError(f"explore must be a share, 0 … 1; got {self.explore!r}")
         check_discount(self.discount)
 
-    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+    def inside(self, ground: Playground, world: Any, budget: int) -> tuple[Playground, Allowance]:
         """The choices that the shield allows; for a RiskShield, all of its restricted model."""
-        ground = playground(world)
         if self.replays and ground.model is None:
             raise ArgumentError("replays must be 0 if there is no model to play in, only a sampler")
         shield = self.shield(world) if callable(self.shield) else self.shield
@@ -118,7 +116,7 @@ class ShieldedQ(_Q):
 
     def rules(self, ground: Playground) -> dict[str, Any]:
         """Exploration, discount and replays."""
-        return {"explore": float(self.explore), "discount": float(self.discount), "replays": self.replays}
+        return {"explore": float(self.explore), "discount": float(self.discount), "replays": int(self.replays)}
 
 
 @names_right_word
@@ -202,10 +200,9 @@ class SauteQ(_Q):
         if self.penalty is not None:
             check_positive("penalty", self.penalty)
 
-    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+    def inside(self, ground: Playground, world: Any, budget: int) -> tuple[Playground, Allowance]:
         """What to play in and which choices are allowed: all, with one layer per remaining budget."""
-        ground = playground(world)
-        return ground, Everything(ground, budget, sees_budget=True)
+        return ground, Everything(ground, budget)
 
     def rules(self, ground: Playground) -> dict[str, Any]:
         """The penalty."""
@@ -232,9 +229,8 @@ class MaskedQ(_Q):
 
     name: str = "one-step mask"
 
-    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+    def inside(self, ground: Playground, world: Any, budget: int) -> tuple[Playground, Allowance]:
         """The choices that cannot overspend in the next step."""
-        ground = playground(world)
         return ground, OneStep(ground, budget)
 
 
