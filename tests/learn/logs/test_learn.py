@@ -547,7 +547,7 @@ def test_bad_arguments(tmp_path):
         learn([])
     with pytest.raises(ModelError, match="a log must be a path, a table"):
         learn(7)
-    with pytest.raises(ModelError, match="max_damage must be an integer 0 … 255"):
+    with pytest.raises(ArgumentError, match="max_damage must be at most 255; got 300"):
         learn(LINE, max_damage=300)
     with pytest.raises(FileError, match=r"must end in .csv, .parquet or .pq"):
         learn(tmp_path / "log.txt")

@@ -155,11 +155,10 @@ class Labels:
         good = np.array([one.strip() != "" and "\n" not in one for one in texts], np.bool_)
         _require(good, name, "must be an integer, 0 or more, or a name", array, place)
         numeric = np.array([NUMBER.fullmatch(one.strip()) is not None for one in texts], np.bool_)
-        if numeric.any() and 2 * np.count_nonzero(numeric) < numeric.size:
-            _require(~numeric, name, "must be a name, as in other rows", array, place)
-        elif numeric.any():
-            _require(numeric, name, "must be an integer, as in other rows", array, place)
-        return bool(numeric.all())
+        common = 2 * np.count_nonzero(numeric) >= numeric.size
+        rule = f"must be {'an integer' if common else 'a name'}, as in other rows"
+        _require(numeric == common, name, rule, array, place)
+        return bool(common)
 
     def _agree(self, are_numbers: bool, name: str, array: npt.NDArray[Any], place: Place) -> None:
         if self._are_numbers is None:

@@ -129,9 +129,8 @@ def learn_from_logs(
     """
     mu, delta = unit("mu", mu), unit("delta", delta)
     one_of("value for unknown=:", unknown, UNKNOWN)
-    if count("max_damage", max_damage, least=0) > MAX_DAMAGE:
-        raise ModelError(f"max_damage must be an integer 0 … {MAX_DAMAGE}; got {max_damage!r}")
-    given, reader = _given(log, Given(num_states, actions, initial), encode), Reader(encode, int(max_damage))
+    given = _given(log, Given(num_states, actions, initial), encode)
+    reader = Reader(encode, count("max_damage", max_damage, least=0, most=MAX_DAMAGE))
     seen = _read_all(read_log(log, columns, encode), given.num_states, reader)
     counts = _counts(seen, given, reader)
     check_mu(counts, mu)
