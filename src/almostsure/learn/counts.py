@@ -58,13 +58,6 @@ class Block(NamedTuple):
     samples: Ints  # … and how often
 
 
-def _within(name: str, value: int, end: int, least: int = 0) -> int:
-    """A whole number from ``least`` up to, but not including, ``end``; fast for an int, as it is called per step."""
-    if type(value) is int and least <= value < end:
-        return value
-    return count(name, value, least=least, most=end - 1)
-
-
 def outcome_key(space: Space, choice: Any, next_state: Any, damage: Any) -> Any:
     """An outcome as one number; if the arguments are arrays, ``choice`` must have 64 bits."""
     return (choice * space.num_states + next_state) * DAMAGES + damage
@@ -184,9 +177,9 @@ class Counts:
 
     def see(self, choice: int, next_state: int, damage: int, reward: float = 0.0, *, times: int = 1) -> bool:
         """Count an outcome ``times`` times; returns whether it is new."""
-        choice = _within("choice", choice, self.samples.size)
-        next_state = _within("next_state", next_state, self.space.num_states)
-        damage, times = _within("damage", damage, DAMAGES), _within("times", times, 2**62, least=1)
+        choice = count("choice", choice, least=0, most=self.samples.size - 1)
+        next_state = count("next_state", next_state, least=0, most=self.space.num_states - 1)
+        damage, times = count("damage", damage, least=0, most=MAX_DAMAGE), count("times", times, most=2**62 - 1)
         if damage > self.max_damage:
             self.max_damage = damage  # the given one was too small
         outcomes, key = self._use_dictionary(), outcome_key(self.space, choice, next_state, damage)

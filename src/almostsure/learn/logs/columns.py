@@ -37,6 +37,7 @@ NEEDED = ("state", "action", "next_state")
 ENCODE = "Pass encode=, a function that numbers the states."
 TRUTH = "must be true or false"
 TRUTHS = {"true": 1, "false": 0, "1": 1, "0": 0}  # as text
+NO_EPISODE = ("", "nan", "inf", "-inf")  # as text
 NUMBER = re.compile(r"\d+(\.0*)?")
 AMOUNT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 LARGEST = 2**53  # floating-point numbers represent all integers up to here
@@ -268,13 +269,9 @@ def _episodes(values: Any, place: Place) -> npt.NDArray[Any] | None:
     array = _array(values)
     if array.ndim != 1:
         raise ModelError(f"episode must be a number or a text; got an array at {place(0)}")
-    if array.dtype.kind in "iuU":
-        good = array != "" if array.dtype.kind == "U" else np.ones(array.shape, np.bool_)
-    elif array.dtype.kind == "f":
-        good = np.isfinite(array)
-    else:
-        good = np.array([isinstance(value, (str, int)) and value != "" for value in array.tolist()], np.bool_)
-    _require(good, "episode", "must be a number or a text", array, place)
+    if array.dtype.kind not in "iu":
+        good = [isinstance(one, (str, int, float)) and str(one) not in NO_EPISODE for one in array.tolist()]
+        _require(np.array(good, np.bool_), "episode", "must be a number or a text", array, place)
     return array
 
 
