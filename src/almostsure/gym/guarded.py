@@ -159,7 +159,7 @@ class Guarded:
             if 0 <= number < self.num_seen:
                 return number, None
         state: Any = None
-        point = None
+        point: Sequence[float] | None = None
         if self.state_of is not None:
             with Blame(lambda: f"state_of failed for the observation {brief(observation, 200)}"):
                 state = self.state_of(observation, env)

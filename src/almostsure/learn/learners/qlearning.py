@@ -22,8 +22,6 @@ from almostsure.learn.learners.training import Learner, Training
 from almostsure.learn.learners.world import Playground, playground
 from almostsure.learn.online import OnlineShield
 from almostsure.model.build.examples import example
-from almostsure.model.mdp import MDP
-from almostsure.plan.risk.inside import Risked
 from almostsure.plan.risk.shield import RiskShield
 from almostsure.shield.shield import Shield
 
@@ -110,7 +108,11 @@ class ShieldedQ(_Q):
         shield = self.shield(world) if callable(self.shield) else self.shield
         if not isinstance(shield, RiskShield):
             return ground, Shielded(ground, budget, shield)
-        risked = _restricted(shield, ground.model, budget)
+        if ground.model is None or shield.mdp != ground.model:
+            raise ModelMismatch("the RiskShield belongs to another model than the one that is trained on")
+        if shield.budget != budget:
+            raise ArgumentError(f"budget must be the {shield.budget} that the RiskShield is for; got {budget}")
+        risked = shield.restrict()
         ground = replace(playground(risked.mdp), counted_as=risked.outcomes(shield.mdp))
         return ground, Everything(ground, budget, sees_budget=False)
 
@@ -232,15 +234,6 @@ class MaskedQ(_Q):
     def inside(self, ground: Playground, world: Any, budget: int) -> tuple[Playground, Allowance]:
         """The choices that cannot overspend in the next step."""
         return ground, OneStep(ground, budget)
-
-
-def _restricted(shield: RiskShield, mdp: MDP | None, budget: int) -> Risked:
-    """The restricted model of a risk shield, which must be for the model and budget of the training."""
-    if mdp is None or shield.mdp != mdp:
-        raise ModelMismatch("the RiskShield belongs to another model than the one that is trained on")
-    if shield.budget != budget:
-        raise ArgumentError(f"budget must be the {shield.budget} that the RiskShield is for; got {budget}")
-    return shield.restrict()
 
 
 # ---------------------------------------------------------------------- by name
