@@ -129,8 +129,8 @@ def _missing(ours: str, there: list[str], where: str) -> UnknownName:
 class Labels:
     """The states or the actions of a log: numbers, or names that are numbered in the order in which they occur."""
 
-    def __init__(self, what: str, remedy: str) -> None:
-        self.what, self.remedy = what, remedy
+    def __init__(self, what: str, remedy: str = "", most: int = LARGEST) -> None:
+        self.what, self.remedy, self.most = what, remedy, most
         self.names: dict[str, int] | None = None  # None for numbers, and before the first entry
         self.highest = -1  # the highest number so far
         self._are_numbers: bool | None = None  # None before the first entry
@@ -146,7 +146,7 @@ class Labels:
         if not array.size:
             return array.astype(np.int64)
         self._agree(True, name, array, place)
-        numbers = whole(name, array.astype(np.float64) if is_text else array, place, remedy=self.remedy)
+        numbers = whole(name, array.astype(np.float64) if is_text else array, place, most=self.most, remedy=self.remedy)
         self.highest = max(self.highest, int(numbers.max()))
         return numbers
 
@@ -175,10 +175,10 @@ class Labels:
 class Reader:
     """The settings and names for converting the rows of a log to numbers."""
 
-    def __init__(self, encode: Encode | None, max_damage: int) -> None:
+    def __init__(self, encode: Encode | None, max_damage: int, num_states: int | None) -> None:
         self.encode, self.max_damage = encode, max_damage
-        self.states = Labels("states", ENCODE if encode is None else "")
-        self.actions = Labels("actions", "")
+        most = LARGEST if num_states is None else num_states - 1
+        self.states, self.actions = Labels("states", ENCODE if encode is None else "", most), Labels("actions")
 
 
 def typed(piece: Piece, reader: Reader) -> Rows:
