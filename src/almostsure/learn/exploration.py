@@ -114,10 +114,9 @@ def explore(
     if (mu is None) != (delta is None):
         raise ArgumentError("mu and delta must be given together")
     seed, search = check_seed(seed), Simulator(env, damage, key or as_key, get_state, set_state)
-    names = checked_names("action", action_names, exactly=search.num_actions)
     starts = search.starts(range(seed, seed + count("resets", resets)))
     sampled = None if mu is None else _Sampled(search, Goal(unit("mu", mu), unit("delta", delta), None), seed)
-    return Exploration(search, sampled, starts, max_states, names).go_on()
+    return Exploration(search, sampled, starts, max_states, action_names).go_on()
 
 
 @final
@@ -130,6 +129,9 @@ class Exploration:
     starts: dict[Hashable, float]
     max_states: int
     action_names: Sequence[str] | None
+
+    def __post_init__(self) -> None:
+        self.action_names = checked_names("action", self.action_names, exactly=self.search.num_actions)
 
     def go_on(self) -> Any:
         """Explore the rest; choices that were played before are not played again."""
