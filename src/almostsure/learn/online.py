@@ -136,7 +136,7 @@ class OnlineShield:
         self.ledger = Ledger()
         self._process = os.getpid()
         self._watched = Watched(self.counts)
-        self._states = self._watched.states
+        self._states = self.space.choice_states()  # of each choice
         self._index: dict[tuple[Any, Any], int] = {}  # choices by (state, action)
         if known is not None:
             self._watched.learn(known)
@@ -155,11 +155,11 @@ class OnlineShield:
         self._check_process()
         remaining = check_budget(budget)
         if np.ndim(state) == 0:
-            self._watched.begin([self.space.state(state)])
+            self._watched.began[self.space.state(state)] += 1
             self.allowed(state, remaining)
             return self.space.state(state), remaining
         states = whole_array("states", state).astype(np.int64)
-        self._watched.begin(self.space.state(int(s)) for s in states.ravel())
+        self._watched.began.update(self.space.state(int(s)) for s in states.ravel())
         self.mask(states, remaining)
         return states, np.full(states.shape, remaining, np.int64)
 
