@@ -174,14 +174,12 @@ class Simulator:
         new: Snapshots = {}
         arrival = self.play(state, action, new, second=True)
         for _ in range(PLAYS - 1):
-            again = self.play(state, action, new)
-            if arrival == again:
-                continue
-            raise ModelError(
-                f"the environment is not deterministic: from {state!r}, action {action} led to {arrival} and "
-                f"then to {again}. If its transitions are random, sample them: explore(env, mu=…, delta=…); "
-                "if observations contain more than the state, pass key."
-            )
+            if arrival != (again := self.play(state, action, new)):
+                raise ModelError(
+                    f"the environment is not deterministic: from {state!r}, action {action} led to {arrival} and "
+                    f"then to {again}. If its transitions are random, sample them: explore(env, mu=…, delta=…); "
+                    "if observations contain more than the state, pass key."
+                )
         with uninterrupted():  # otherwise the same path could be kept again as a second one
             self.keep(new)
             self.arrivals[state, action] = arrival

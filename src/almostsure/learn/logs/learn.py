@@ -294,9 +294,8 @@ def _actions(seen: Seen, given: Given, reader: Reader) -> tuple[_Numbering, Acti
 
 def _sorted(names: Mapping[str, int]) -> _Numbering:
     """Names in alphabetical order, so that the order of the log does not matter."""
-    ordered = sorted(names)
-    rank = {name: number for number, name in enumerate(ordered)}
-    return _Numbering(len(ordered), tuple(ordered), np.array([rank[name] for name in names], np.int64))
+    ordered, order = np.unique(np.array([*names], np.object_), return_inverse=True)
+    return _Numbering(ordered.size, tuple(ordered.tolist()), order)
 
 
 def _size(what: str, option: str, shown: Ints) -> int:
