@@ -24,7 +24,7 @@ from almostsure.errors import Blame, ModelError
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
-from almostsure.model.build.damage import TOLD, Damage, check_reset, known_damage, takes_an_outcome
+from almostsure.model.build.damage import TOLD, Damage, check_reset, damage_function, known_damage
 from almostsure.model.build.environment import check_layers, discrete_size, make_environment, names_environment
 from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.tables import from_gymnasium, without_model
@@ -158,7 +158,10 @@ class EnvSampler:
         check_layers(env, "EnvSampler", around=False)
         self._env, self.encode = env, encode
         self._set_state = _toy_state(env) if set_state is None else set_state
-        self._damage = known_damage(env) if damage is None else _checked_damage(damage)
+        if damage is None:
+            self._damage: Damage | str | None = known_damage(env)
+        else:
+            self._damage = damage if isinstance(damage, str) else damage_function(damage)
         self._damage_keys = (self._damage,) if isinstance(self._damage, str) else TOLD if self._damage is None else ()
         self.num_states = _num_states(env, num_states, encode)
         self._actions: Actions = _actions_of(env, actions)
@@ -318,12 +321,6 @@ def _set_toy_state(env: Any, state: int) -> None:
 
 def _blame(state: int, action: int) -> Blame:
     return Blame(lambda: f"the environment failed at state {state}, action {action}", state=state, action=action)
-
-
-def _checked_damage(damage: Damage | str) -> Damage | str:
-    if isinstance(damage, str) or (callable(damage) and takes_an_outcome(damage)):
-        return damage
-    raise ModelError(f"damage must be a function of (s, a, s2, r, terminated) or a key of info; got {damage!r}")
 
 
 def _num_states(env: Any, given: int | None, encode: Encode | None) -> int:
