@@ -135,6 +135,8 @@ def test_bad_arguments_of_trackers_are_refused():
 def test_wrappers_that_hide_steps_or_resets_are_refused(wrap, what):
     with pytest.raises(ArgumentError, match=rf"DamageTracker must see {what}; .*\(DamageTracker\(…\)\)"):
         DamageTracker(wrap(cliff()), hurts)
+    with pytest.raises(ArgumentError, match=rf"BudgetObservation must see {what}; .*\(BudgetObservation\(…\)\)"):
+        BudgetObservation(wrap(DamageTracker(cliff(), hurts)), 2)
     DamageTracker(gymnasium.wrappers.StickyAction(cliff(), 0.5), hurts)  # the reward shows the damage
 
 

@@ -300,7 +300,7 @@ def test_wrong_files_are_refused(hazard, tmp_path):
 # ---------------------------------------------------------------------- tables, bad input
 
 
-def test_masks_agree_before_and_after_the_table_is_made(hazard):
+def test_masks_of_few_and_of_many_states_agree(hazard):
     shield = OnlineShield(hazard, unknown="allow", known=count_outcomes(hazard, 30, seed=1))
     states = np.flatnonzero(shield.of_state <= 1)
     few = [shield.mask(states[i : i + 1], 1)[0] for i in range(states.size)]
@@ -309,7 +309,7 @@ def test_masks_agree_before_and_after_the_table_is_made(hazard):
     assert np.array_equal(many, np.array(few))
     assert shield.mask(states[:4].reshape(2, 2), 1).shape == (2, 2, 4)
     allowed = int(np.flatnonzero(many[0])[0])
-    shield.watch(int(states[0]), allowed, int(states[0]), 3)  # a surprise, after which the table is wrong
+    shield.watch(int(states[0]), allowed, int(states[0]), 3)  # a surprise
     assert not shield.mask(states[:1], 1)[0, allowed]
 
 

@@ -62,6 +62,8 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     (1, 1)
     """
 
+    key = "cost"  # the entry of info with the damage, if no function computes it
+
     def __init__(
         self, env: gymnasium.Env[Any, Any], damage: Damage | str | None = None, *, budget: int | None = None
     ) -> None:
@@ -89,10 +91,10 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         observation, reward, terminated, truncated, info = _unpack(self.env.step(action))
         if self._damage is not None:
             cost = self._damage(self._before, action, observation, float(reward), bool(terminated))
-        elif "cost" in info:
-            cost = info["cost"]
+        elif self.key in info:
+            cost = info[self.key]
         else:
-            raise _no_cost(info)
+            raise _no_damage(info, self.key)
         damage = check_damage(cost, f"after action {action!r}")
         self._before, self._remaining = self._copied(observation), self._remaining - damage
         return observation, reward, terminated, truncated, self._info(info, damage)
@@ -131,6 +133,8 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
     array([2, 1])
     """
 
+    key = "cost"  # as for ``DamageTracker``
+
     def __init__(self, env: VectorEnv[Any, Any, Any], damage: Damage | str | None = None, *, budget: int | None = None):
         super().__init__(env)
         check_layers(env, "VectorDamageTracker", SKIPPING)
@@ -161,12 +165,11 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         played = list(iterate(self.env.action_space, actions))
         damages = np.zeros(self.num_envs, np.int64)
         for at in np.flatnonzero(acting).tolist():
-            reached = infos["final_obs"][at] if final is not None and ended[at] else after[at]
-            cost = info_of_step(infos, final, ended, "cost", at)
             if self._damage is not None:
+                reached = infos["final_obs"][at] if final is not None and ended[at] else after[at]
                 cost = self._damage(self._before[at], played[at], reached, float(rewards[at]), bool(terminated[at]))
-            elif cost is None:
-                raise _no_cost(infos)
+            elif (cost := info_of_step(infos, final, ended, self.key, at)) is None:
+                raise _no_damage(infos, self.key)
             damages[at] = check_damage(cost, f"in environment {at}, after action {played[at]!r}")
         keys = ("damage", "cost") if "_cost" in infos else ("damage",)  # without _cost, it is the cost of this step
         check_resets(infos, ~acting if final is None else ended, *keys)
@@ -180,8 +183,8 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         return observations, rewards, terminated, truncated, self._infos(infos, self._resets.all_envs, damages)
 
     def _copies(self, observations: Any) -> list[Any]:
-        """The observations one by one; copies, since they may be overwritten."""
-        return list(iterate(self.env.observation_space, copy.deepcopy(observations)))
+        """The observations one by one, for the damage function; copies, since they may be overwritten."""
+        return [] if self._damage is None else list(iterate(self.env.observation_space, copy.deepcopy(observations)))
 
     def _infos(self, infos: Infos, selected: Bools, damages: npt.NDArray[np.int64]) -> Infos:
         left = {} if self._budget is None else {"remaining": self._remaining.copy()}
@@ -222,24 +225,22 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
     ) -> None:
         RecordConstructorArgs.__init__(self, budget=budget, observe=observe, normalised=normalised)
         gymnasium.Wrapper.__init__(self, env)
-        self.budget = self._remaining = check_budget(budget)
+        check_layers(env, "BudgetObservation", SKIPPING)
+        self.budget = check_budget(budget)
+        self._tracker = DamageTracker(env, budget=self.budget)
+        self._tracker.key = "damage"
         self._shown = _without_masks(env.observation_space, self.budget, observe, normalised)
         self.observation_space = self._shown.space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode with the whole budget."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._remaining = self.budget
-        return self._shown.single(observation, (self.budget,), None), {**info, "remaining": self.budget}
+        observation, info = self._tracker.reset(seed=seed, options=options)
+        return self._shown.single(observation, (info["remaining"],), None), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Play an action, and show the remaining budget."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        if "damage" not in info:
-            raise _no_damage()
-        self._remaining -= check_damage(info["damage"], f"after action {action!r}")
-        seen = self._shown.single(observation, (self._remaining,), None)
-        return seen, reward, terminated, truncated, {**info, "remaining": self._remaining}
+        observation, *rest, info = self._tracker.step(action)
+        return self._shown.single(observation, (info["remaining"],), None), *rest, info
 
 
 @final
@@ -267,42 +268,26 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
         self, env: VectorEnv[Any, Any, Any], budget: int, *, observe: Form = "auto", normalised: bool = False
     ) -> None:
         super().__init__(env)
-        merge_exactly(env)
-        self._resets = Resets(env)
+        check_layers(env, "VectorBudgetObservation", SKIPPING)
         self.budget = check_budget(budget)
+        self._tracker = VectorDamageTracker(env, budget=self.budget)
+        self._tracker.key = "damage"
         self._shown = _without_masks(env.single_observation_space, self.budget, observe, normalised)
         self.single_observation_space = self._shown.space
         self.observation_space = batch_space(self._shown.space, env.num_envs)
-        self._remaining: npt.NDArray[np.int64] = np.zeros(env.num_envs, np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, Infos]:
         """Begin episodes with the whole budget."""
-        selected = self._resets.selected(options)
-        observations, infos = self.env.reset(seed=seed, options=options)
-        self._resets.finish_reset(selected)
-        self._remaining[selected] = self.budget
-        infos = with_columns(infos, selected, {"remaining": self._remaining.copy()})
-        return self._shown.batch(observations, (self._remaining,), None), infos
+        observations, infos = self._tracker.reset(seed=seed, options=options)
+        return self._shown.batch(observations, (infos["remaining"],), None), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
         """Play one action in each environment, and show the remaining budgets."""
-        acting = self._resets.begin_step()
-        observations, rewards, terminated, truncated, infos = self.env.step(actions)
-        ended = terminated | truncated
-        final = self._resets.final(infos, ended)
-        for at in np.flatnonzero(acting).tolist():
-            damage = info_of_step(infos, final, ended, "damage", at)
-            if damage is None:
-                raise _no_damage()
-            self._remaining[at] -= check_damage(damage, f"in environment {at}")
-        self._remaining[~acting] = self.budget
-        if final is not None:
-            infos = {**infos, "final_info": with_columns(final, ended, {"remaining": self._remaining.copy()})}
-            infos["final_obs"] = show_final(self._shown, infos["final_obs"], (self._remaining,), ended)
-            self._remaining[ended] = self.budget
-        infos = with_columns(infos, self._resets.all_envs, {"remaining": self._remaining.copy()})
-        self._resets.finish_step(ended)
-        seen = self._shown.batch(observations, (self._remaining,), None)
+        observations, rewards, terminated, truncated, infos = self._tracker.step(actions)
+        if "final_info" in infos:
+            left = (infos["final_info"]["remaining"],)
+            infos["final_obs"] = show_final(self._shown, infos["final_obs"], left, terminated | truncated)
+        seen = self._shown.batch(observations, (infos["remaining"],), None)
         return seen, rewards, terminated, truncated, infos
 
 
@@ -344,11 +329,8 @@ def check_damage(value: Any, where: str) -> int:
     return number
 
 
-def _no_cost(info: dict[str, Any]) -> ModelError:
-    """The error for an environment without a cost in ``info``."""
+def _no_damage(info: dict[str, Any], key: str) -> ModelError:
+    """The error for an environment whose ``info`` does not hold the damage."""
     has = ", ".join(map(str, info)) or "nothing"
-    return ModelError(f"info['cost'] must hold the damage of a step; info has {has}. Pass damage, a function.")
-
-
-def _no_damage() -> ModelError:
-    return ModelError("info['damage'] must hold the damage of a step, but is missing. Wrap env in DamageTracker first.")
+    remedy = "Pass damage, a function." if key == "cost" else "Wrap env in DamageTracker first."
+    return ModelError(f"info[{key!r}] must hold the damage of a step; info has {has}. {remedy}")

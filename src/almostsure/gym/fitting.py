@@ -169,7 +169,7 @@ def check_outcomes(guard: Guard, env: Any) -> None:
         rows = _of_table(table)
     else:
         return
-    wrong = np.flatnonzero(~_possible(mdp, rows) & _may_be_played(mdp, guard, rows))
+    wrong = np.flatnonzero(_wrong(mdp, guard, rows))
     if wrong.size:
         at = int(wrong[0])
         state, action, after, damage = (int(column[at]) for column in rows[:4])
@@ -215,12 +215,12 @@ def damage_where_needed(guard: Guard, env: Any) -> Damage | None:
         return None
     rows, own = _of_table(table, known_damage(env.unwrapped)), _of_model(guard.mdp)
     transitions = np.unique(_numbers(guard.mdp, own.state, own.action, own.after, own.damage)) // 256
-    agrees = not (~_possible(guard.mdp, rows) & _may_be_played(guard.mdp, guard, rows)).any()
+    agrees = not _wrong(guard.mdp, guard, rows).any()
     return damage if agrees and np.unique(transitions).size < transitions.size else None
 
 
-def _possible(mdp: MDP, rows: _Rows) -> Bools:
-    """A mask of the outcomes that the guard's model has."""
+def _wrong(mdp: MDP, guard: Guard, rows: _Rows) -> Bools:
+    """A mask of the outcomes that the guard's model does not have, of choices that it allows with some budget."""
     state, action, after, damage, terminated = rows
     own = _of_model(mdp)
     is_terminal = mdp.is_terminal()
@@ -236,7 +236,8 @@ def _possible(mdp: MDP, rows: _Rows) -> Bools:
     ends = has(after) & is_terminal[after]
     if mdp.end is not None:
         ends |= has(np.full_like(after, mdp.end))
-    return np.where(terminated, ends, continues)
+    wrong: Bools = _may_be_played(mdp, guard)[state, action] & ~np.where(terminated, ends, continues)
+    return wrong
 
 
 def _numbers(mdp: MDP, state: Any, action: Any, after: Any, damage: Any) -> npt.NDArray[np.int64]:
@@ -245,8 +246,8 @@ def _numbers(mdp: MDP, state: Any, action: Any, after: Any, damage: Any) -> npt.
     return number if damage is None else number * 256 + damage
 
 
-def _may_be_played(mdp: MDP, guard: Guard, rows: _Rows) -> Bools:
-    """A mask of the outcomes of choices that the guard allows with some budget, in nonterminal states."""
+def _may_be_played(mdp: MDP, guard: Guard) -> Bools:
+    """A mask of the actions that the guard allows with some budget in nonterminal states, [num_states, num_actions]."""
     if isinstance(guard, Shield):
         allowed: Bools = guard.minimal.of_choice < INFINITE
     else:  # all choices that cannot lead to the unknown state
@@ -254,8 +255,7 @@ def _may_be_played(mdp: MDP, guard: Guard, rows: _Rows) -> Bools:
         allowed = np.maximum.reduceat(mdp.successor, mdp.outcome_ptr[:-1].astype(np.int64)) < unknown
     may = mdp.by_action(allowed, False)
     may[mdp.is_terminal()] = False
-    played: Bools = may[rows.state, rows.action]
-    return played
+    return may
 
 
 def shows_indices(env: Any, observations: Any) -> bool:

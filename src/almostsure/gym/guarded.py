@@ -146,49 +146,38 @@ class Guarded:
 
     # ------------------------------------------------------------------ states
 
-    def state(self, observation: Any, env: Any) -> int:
-        """The state that an observation shows; ModelError if it shows none."""
+    def place(self, observation: Any, env: Any) -> tuple[int, Sequence[float] | None]:
+        """The state that an observation shows, and its coordinates; ModelError if it shows none.
+
+        The coordinates are None if the guard does not watch, or ``state_of`` returns a cell.
+        """
         if self.plain:
             try:
                 number = index(observation)
             except TypeError:
                 number = -1
             if 0 <= number < self.num_seen:
-                return number
-        if self.state_of is None:
-            return self.space.observed(observation)
-        return self._index_of(self._call_state_of(observation, env), observation)
-
-    def _call_state_of(self, observation: Any, env: Any) -> Any:
-        assert self.state_of is not None
-        with Blame(lambda: f"state_of failed for the observation {brief(observation, 200)}"):
-            return self.state_of(observation, env)
-
-    def _index_of(self, state: Any, observation: Any) -> int:
-        """The index of the state that ``state_of`` returned for an observation."""
+                return number, None
+        state: Any = None
+        point: Sequence[float] | None = None
+        if self.state_of is not None:
+            with Blame(lambda: f"state_of failed for the observation {brief(observation, 200)}"):
+                state = self.state_of(observation, env)
+            with Blame(lambda: f"state_of must return numbers for the observation {brief(observation, 200)}"):
+                if self.watching is not None and np.ndim(state):
+                    state = point = [float(value) for value in state]
+        elif self.watching is not None:
+            state = point = self.watching.point(observation)
+        else:
+            return self.space.observed(observation), None
         try:
-            return self.space.state(state)
+            return self.space.state(state), point
         except UnknownName as error:
             hint = f" ({error})" if isinstance(state, (str, tuple)) or self.watching is not None else ""
             raise ModelError(
                 f"state_of must return a state 0 … {self.space.num_states - 1}, or its name; got {state!r}{hint} for "
                 f"the observation {brief(observation, 200)}."
             ) from None
-
-    def place(self, observation: Any, env: Any) -> tuple[int, Sequence[float] | None]:
-        """The state that an observation shows, and its coordinates, with one call of ``state_of``.
-
-        The coordinates are None if the guard does not watch, or ``state_of`` returns a cell.
-        """
-        if self.watching is None:
-            return self.state(observation, env), None
-        if self.state_of is None:
-            point = self.watching.point(observation)
-            return self._index_of(point, observation), point
-        answer = self._call_state_of(observation, env)
-        with Blame(lambda: f"state_of must return numbers for the observation {brief(observation, 200)}"):
-            numbers = None if np.ndim(answer) == 0 else [float(value) for value in answer]
-        return self._index_of(answer if numbers is None else numbers, observation), numbers
 
     def watch(self, points: Points, actions: Sequence[int], next_points: Points) -> None:
         """Raise ModelMismatch if a step leaves the enclosure of a guard that watches."""

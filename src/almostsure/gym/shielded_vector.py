@@ -218,17 +218,13 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         reached = seen
         if guarded.only_ends or any_set(terminated):
             reached = guarded.arrived_many(before[0], actions, seen, terminated)
-        if acting is self._all:
-            self._run = guarded.after(before, actions, reached, reported)
-            damages: Numbers = before[1] - self._run[1]
-            return damages
-        rows = acting.nonzero()[0]
+        rows: Any = slice(None) if acting is self._all else acting.nonzero()[0]
         part = tuple(column[rows] for column in before)
         after = guarded.after(part, actions[rows], reached[rows], None if reported is None else reported[rows])
-        for column, values in zip(before, after, strict=True):
-            column[rows] = values  # the caller begins new runs in the other rows
         damages = self._zeros.copy()
         damages[rows] = part[1] - after[1]
+        for column, values in zip(before, after, strict=True):
+            column[rows] = values  # the caller begins new runs in the other rows
         return damages
 
     def _learn(

@@ -18,7 +18,6 @@ import pickle
 import random
 import weakref
 from collections.abc import Iterator
-from operator import is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, final
 
@@ -28,10 +27,7 @@ import numpy as np
 GENERATORS = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
 CONSTANT = (type, FunctionType, BuiltinFunctionType, CodeType, ModuleType, property, weakref.ref)
 SHARED = (*GENERATORS, *CONSTANT, gymnasium.Space)
-CONTAINERS = (dict, list, tuple)
-SCALARS = {*np.sctypeDict.values()} - {np.object_, np.void}
-PLAIN = {int, float, complex, bool, str, bytes, type(None), np.ndarray, *CONTAINERS, *SCALARS}
-LONG = 100  # containers with so many entries are remembered between searches
+SCALARS = {int, float, complex, bool, str, bytes, type(None), *np.sctypeDict.values()} - {np.object_, np.void}
 ARRAYS = (np.ndarray, np.generic)  # their __deepcopy__ does what pickling does
 
 
@@ -64,7 +60,7 @@ class Frozen:
             self()  # some objects can be pickled but not unpickled
         except Exception:
             self._pickled = b""
-            self._shared = list(Generators().find(thing))
+            self._shared = list(generators_in(thing))
             self._original = self._deepcopy(thing)
 
     def __call__(self) -> Any:
@@ -102,72 +98,31 @@ class _Unpickler(pickle.Unpickler):
         return self.shared[number]
 
 
-@final
-class Generators:
-    """Finds the random generators inside an object, at any depth.
-
-    Long containers of plain values are remembered, and skipped in the next search if they hold the same objects.
-    """
-
-    def __init__(self) -> None:
-        self._tables: dict[int, _Table] = {}
-
-    def find(self, thing: Any) -> Iterator[Any]:
-        """Every generator, in the same order for the same object."""
-        waiting, met = [thing], {id(thing): thing}
-        known, self._tables = self._tables, {}
-        while waiting:
-            here = waiting.pop()
-            if isinstance(here, GENERATORS):
-                yield here
-                continue
-            if type(here) in CONTAINERS and len(here) >= LONG:
-                table = known.get(id(here))
-                table = table if table is not None and table.is_unchanged() else _Table(here)
-                if table.is_plain:
-                    self._tables[id(here)] = table
-                    continue
-            is_array = isinstance(here, np.ndarray) and here.dtype.hasobject
-            parts = here.tolist() if is_array else gc.get_referents(here)
-            fresh = {id(part): part for part in parts if id(part) not in met and _may_hold(part)}
-            met |= fresh
-            waiting += fresh.values()
-
-    def reseed(self, thing: Any, *seed: int) -> None:
-        """Reseed every generator inside an object."""
-        for number, one in enumerate(self.find(thing)):
-            seeds = np.random.SeedSequence([*seed, number])
-            bits = getattr(one, "bit_generator", one)
-            if isinstance(bits, np.random.BitGenerator):
-                bits.state = type(bits)(seeds).state
-            else:
-                one.seed(int(seeds.generate_state(1)[0]))
+def generators_in(thing: Any) -> Iterator[Any]:
+    """Every random generator inside an object, at any depth; in the same order for the same object."""
+    level, met = [thing], {id(thing): thing}
+    while level:
+        yield from (here for here in level if isinstance(here, GENERATORS))
+        holders = [here for here in level if not isinstance(here, GENERATORS)]
+        parts = gc.get_referents(*holders)
+        for here in holders:
+            if isinstance(here, np.ndarray) and here.dtype.hasobject:
+                parts += here.tolist()
+        fresh = {id(part): part for part in parts if type(part) not in SCALARS and id(part) not in met}
+        fresh = {key: part for key, part in fresh.items() if _may_hold(part)}
+        met |= fresh
+        level = list(fresh.values())
 
 
-@final
-class _Table:
-    """A container, and whether it holds only plain values, also in nested containers."""
-
-    __slots__ = ("_held", "_mutable", "_root", "is_plain")
-
-    def __init__(self, root: Any) -> None:
-        self._root = root  # kept alive, so that no other object gets its address
-        self._mutable, level, met = list[Any](), [root], {id(root)}
-        self.is_plain = True
-        while level and self.is_plain:
-            self._mutable += [one for one in level if type(one) is not tuple]
-            parts = gc.get_referents(*level)
-            kinds = set(map(type, parts))
-            arrays = (part for part in parts if type(part) is np.ndarray) if np.ndarray in kinds else ()
-            self.is_plain = kinds <= PLAIN and not any(array.dtype.hasobject for array in arrays)
-            level = [part for part in parts if type(part) in CONTAINERS and id(part) not in met]
-            met.update(map(id, level))
-        self._held = gc.get_referents(*self._mutable)
-
-    def is_unchanged(self) -> bool:
-        """Whether all mutable containers inside hold the same objects as before."""
-        now = gc.get_referents(*self._mutable)
-        return len(now) == len(self._held) and all(map(is_, now, self._held))
+def reseed(thing: Any, *seed: int) -> None:
+    """Reseed every generator inside an object."""
+    for number, one in enumerate(generators_in(thing)):
+        seeds = np.random.SeedSequence([*seed, number])
+        bits = getattr(one, "bit_generator", one)
+        if isinstance(bits, np.random.BitGenerator):
+            bits.state = type(bits)(seeds).state
+        else:
+            one.seed(int(seeds.generate_state(1)[0]))
 
 
 def _may_hold(thing: Any) -> bool:

@@ -23,7 +23,9 @@ from almostsure.arguments import count, one_of
 from almostsure.errors import ArgumentError, LimitReached, ModelMismatch
 from almostsure.learn.bounds import Confidence, confidence
 from almostsure.learn.evidence import check_mu
-from almostsure.model.arrays import Arrays, Bools, Floats, Ints, index_dtype, ptr_of
+from almostsure.model.arrays import Bools, Floats, Ints
+from almostsure.model.build.given import Initial
+from almostsure.model.build.transitions import build
 from almostsure.model.build.validate import MAX_DAMAGE
 from almostsure.model.mdp import MDP
 from almostsure.model.origin import Origin
@@ -54,13 +56,6 @@ class Block(NamedTuple):
     outcomes: Outcomes
     sampled: Ints  # the choices that were sampled, ascending …
     samples: Ints  # … and how often
-
-
-def _within(name: str, value: int, end: int, least: int = 0) -> int:
-    """A whole number from ``least`` up to, but not including, ``end``; fast for an int, as it is called per step."""
-    if type(value) is int and least <= value < end:
-        return value
-    return count(name, value, least=least, most=end - 1)
 
 
 def outcome_key(space: Space, choice: Any, next_state: Any, damage: Any) -> Any:
@@ -171,7 +166,7 @@ class Counts:
         most = max(self.max_damage, other.max_damage)
         result = Counts(self.space, max_damage=most, caveat=caveat, ended=self.ended)
         for part in (self, other):
-            outcomes = part._merged()
+            outcomes = part.merge()
             sampled = np.flatnonzero(part.samples)
             result.add(Block(outcomes._replace(first=outcomes.first - 1), sampled, part.samples[sampled]))
         return result
@@ -182,9 +177,9 @@ class Counts:
 
     def see(self, choice: int, next_state: int, damage: int, reward: float = 0.0, *, times: int = 1) -> bool:
         """Count an outcome ``times`` times; returns whether it is new."""
-        choice = _within("choice", choice, self.samples.size)
-        next_state = _within("next_state", next_state, self.space.num_states)
-        damage, times = _within("damage", damage, DAMAGES), _within("times", times, 2**62, least=1)
+        choice = count("choice", choice, least=0, most=self.samples.size - 1)
+        next_state = count("next_state", next_state, least=0, most=self.space.num_states - 1)
+        damage, times = count("damage", damage, least=0, most=MAX_DAMAGE), count("times", times, most=2**62 - 1)
         if damage > self.max_damage:
             self.max_damage = damage  # the given one was too small
         outcomes, key = self._use_dictionary(), outcome_key(self.space, choice, next_state, damage)
@@ -200,7 +195,7 @@ class Counts:
     def _use_dictionary(self) -> dict[int, tuple[int, float, int]]:
         """The outcomes by key; they stay in this form until arrays are needed."""
         if self._by_key is None:
-            key, *values = (column.tolist() for column in self._merged())
+            key, *values = (column.tolist() for column in self.merge())
             self._by_key = dict(zip(key, zip(*values, strict=True), strict=True))
         return self._by_key
 
@@ -212,7 +207,7 @@ class Counts:
             outcomes = merged(key, values["times"], values["reward"], values["first"])
             self._outcomes, self._by_key = outcomes, None
 
-    def merge(self) -> None:
+    def merge(self) -> Outcomes:
         """Merge the blocks that were added, all or none: Ctrl-C in between neither loses nor doubles a sample."""
         self._use_arrays()
         if self._waiting:
@@ -220,9 +215,6 @@ class Counts:
             outcomes = merged(*map(np.concatenate, columns))
             # Python handles signals only at calls and loops, and there are none from here on.
             self._outcomes, self._waiting, self._size = outcomes, [], 0
-
-    def _merged(self) -> Outcomes:
-        self.merge()
         return self._outcomes
 
     def _choice_of(self, key: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -238,32 +230,32 @@ class Counts:
     @property
     def num_outcomes(self) -> int:
         """The number of different outcomes seen."""
-        return self._merged().key.size
+        return self.merge().key.size
 
     @property
     def choice(self) -> npt.NDArray[np.int64]:
         """The choice of each outcome seen, ascending."""
-        return self._choice_of(self._merged().key)
+        return self._choice_of(self.merge().key)
 
     @property
     def next_state(self) -> npt.NDArray[np.int64]:
         """The next state of each outcome seen."""
-        return self._merged().key // DAMAGES % self.space.num_states
+        return self.merge().key // DAMAGES % self.space.num_states
 
     @property
     def damage(self) -> npt.NDArray[np.uint8]:
         """The damage of each outcome seen."""
-        return (self._merged().key % DAMAGES).astype(np.uint8)
+        return (self.merge().key % DAMAGES).astype(np.uint8)
 
     @property
     def times(self) -> npt.NDArray[np.int64]:
         """How often each outcome was seen."""
-        return self._merged().times
+        return self.merge().times
 
     @property
     def reward(self) -> Floats:
         """The mean reward of each outcome seen."""
-        return self._merged().reward / self.times
+        return self.merge().reward / self.times
 
     @property
     def latest(self) -> npt.NDArray[np.int64]:
@@ -343,33 +335,25 @@ class Counts:
         if refuses:
             assert space.unknown is not None
             target = np.where(np.isin(target, list(self.ended)), target, space.unknown)
-        none = np.zeros(missing.size)
-        choice = np.concatenate([seen[kept], missing])
-        order = np.argsort(choice, kind="stable")
-        share = (self.times / self.samples[seen])[kept]
-        columns: tuple[tuple[npt.NDArray[Any], npt.NDArray[Any]], ...] = (
-            (self.next_state[kept], target),
-            (share, none + 1),
-            (self.reward[kept] + 0.0, none),
-            (self.damage[kept], is_unknown[missing].astype(np.uint8)),
+        none, choice = np.zeros(missing.size), np.concatenate([seen[kept], missing])
+        columns = (
+            owner[choice],
+            space.choice_action[choice],
+            np.concatenate([self.next_state[kept], target]),
+            np.concatenate([(self.times / self.samples[seen])[kept], none + 1]),
+            np.concatenate([self.reward[kept] + 0.0, none]),
+            np.concatenate([self.damage[kept], is_unknown[missing]]),
         )
-        successor, probability, reward, damage = (np.concatenate(parts)[order] for parts in columns)
-        arrays = Arrays(
-            choice_ptr=space.choice_ptr,
-            choice_action=space.choice_action,
-            outcome_ptr=ptr_of(np.bincount(choice, minlength=space.num_choices)),
-            successor=successor.astype(index_dtype(space.num_states)),
-            probability=probability,
-            reward=reward,
-            damage=damage,
+        initial: Initial = dict(zip(*(column.tolist() for column in starts), strict=True))
+        return build(
+            columns, num_states=space.num_states, initial=initial, origin=Origin(counted=True), **space.naming()
         )
-        return MDP(arrays, initial=starts, **space.naming(), origin=Origin(counted=True))
 
     # ------------------------------------------------------------------ files
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The counts as arrays, by the names in ``ARRAYS``."""
-        key, times, reward, _ = self._merged()
+        key, times, reward, _ = self.merge()
         return {"key": key, "times": times, "reward": reward, "samples": self.samples, "latest": self.latest}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from almostsure.learn.learners.world import Playground
 from almostsure.learn.sampling.samplers import CheckedSampler
-from almostsure.model.arrays import Floats, Ints
+from almostsure.model.arrays import Floats, Ints, spans
 from almostsure.model.mdp import MDP
 from almostsure.policy.evaluation.evaluate import evaluate
 from almostsure.policy.policy import Policy
@@ -138,23 +138,16 @@ def _chain(mdp: MDP, policy: Policy) -> tuple[csr_array[Any], Floats]:
     from scipy.sparse import csr_array
 
     size = policy.num_layers * mdp.num_states
-    rows, columns, weights = [], [], []
-    gains = np.zeros((size, 2))
-    choice = mdp.outcome_choices()
-    state = mdp.choice_states()[choice].astype(np.int64)
-    damage = mdp.damage.astype(np.int64)
-    for layer in range(policy.num_layers):
-        share = policy.weights(layer)[choice] * mdp.probability
-        if policy.rest is not None:
-            share = share * (1.0 - policy.rest.probability[layer, state])
-        remaining = layer if policy.budget is None or layer <= policy.budget else -1
-        after = _layers(policy, remaining - damage, silent=-1)
-        row, column = layer * mdp.num_states + state, after * mdp.num_states + mdp.successor
-        for number, values in enumerate((mdp.reward, damage)):
-            gains[:, number] += np.bincount(row, weights=share * values, minlength=size)
-        goes_on = (share > 0) & (column >= 0)
-        rows.append(row[goes_on])
-        columns.append(column[goes_on])
-        weights.append(share[goes_on])
-    entries = np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))
-    return csr_array(entries, shape=(size, size)), gains
+    weights = np.stack([policy.weights(layer) for layer in range(policy.num_layers)])
+    layer, choice = np.nonzero(weights)
+    outcome, of = spans(mdp.outcome_ptr, choice)
+    layer, state, damage = layer[of], mdp.choice_states()[choice[of]].astype(np.int64), mdp.damage[outcome]
+    share = weights[layer, choice[of]] * mdp.probability[outcome]
+    if policy.rest is not None:
+        share *= 1.0 - policy.rest.probability[layer, state]
+    remaining = layer if policy.budget is None else np.where(layer <= policy.budget, layer, -1)
+    row = layer * mdp.num_states + state
+    column = _layers(policy, remaining - damage, silent=-1) * mdp.num_states + mdp.successor[outcome]
+    gains = [np.bincount(row, share * values, minlength=size) for values in (mdp.reward[outcome], damage)]
+    kept = column >= 0
+    return csr_array((share[kept], (row[kept], column[kept])), shape=(size, size)), np.stack(gains, axis=1)

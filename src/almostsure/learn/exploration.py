@@ -83,8 +83,8 @@ def explore(
         For random transitions: no outcome is rarer than ``mu``, and the probability that one of them is missed is at
         most ``delta``.  The result is then a :class:`almostsure.learn.LearnedBudget`, with the usual statement.
     damage
-        ``damage(observation, action, next_observation, reward, terminated)``, a rule, or ``"damage"`` or ``"cost"``, an
-        entry of ``info``; by default one of these entries, or the known damage of a toy-text environment.
+        ``damage(observation, action, next_observation, reward, terminated)``, a rule, or the key of the damage in
+        ``info``; by default ``"damage"`` or ``"cost"``, or the known damage of a toy-text environment.
     key
         A function from an observation to the state, a hashable value; by default the state is the whole observation.
     get_state, set_state

@@ -1,8 +1,7 @@
 """``OnlineShield``: a shield that learns while an agent runs.
 
 It watches transitions.  An outcome that was never seen before is a *surprise*: it can only raise k, which is updated
-from the present values (:class:`almostsure.budget.GrowingBudget`).  Between surprises nothing changes, and masks are
-read from a table.
+from the present values (:class:`almostsure.budget.GrowingBudget`).  Between surprises nothing changes.
 
 The guarantee depends on how unknown choices are treated.
 
@@ -61,7 +60,7 @@ from almostsure.shield.lookups import look_ups, no_safe_action
 from almostsure.shield.outcomes import reported_damage
 from almostsure.shield.protocol import Run
 from almostsure.shield.shield import Shield
-from almostsure.shield.table import SparseTable, Table, table_of
+from almostsure.shield.table import SparseTable
 
 KIND = "learning shield"
 FILED = (*WATCHED, "surprises", "violations", "sums")
@@ -137,13 +136,11 @@ class OnlineShield:
         self.ledger = Ledger()
         self._process = os.getpid()
         self._watched = Watched(self.counts)
-        self._states = self._watched.states
+        self._states = self.space.choice_states()  # of each choice
         self._index: dict[tuple[Any, Any], int] = {}  # choices by (state, action)
         if known is not None:
             self._watched.learn(known)
         self._growing: GrowingBudget | None = None  # None: a choice became known, so budgets may have become smaller
-        self._table: Table | None = None
-        self._asked = 0  # look-ups since the last change
 
     def __reduce__(self) -> NoReturn:
         raise ArgumentError(ONE_PROCESS)
@@ -158,11 +155,11 @@ class OnlineShield:
         self._check_process()
         remaining = check_budget(budget)
         if np.ndim(state) == 0:
-            self._watched.begin([self.space.state(state)])
+            self._watched.began[self.space.state(state)] += 1
             self.allowed(state, remaining)
             return self.space.state(state), remaining
         states = whole_array("states", state).astype(np.int64)
-        self._watched.begin(self.space.state(int(s)) for s in states.ravel())
+        self._watched.began.update(self.space.state(int(s)) for s in states.ravel())
         self.mask(states, remaining)
         return states, np.full(states.shape, remaining, np.int64)
 
@@ -292,13 +289,12 @@ class OnlineShield:
         raised, was_known = 0, self.unknown == "allow" or self.counts.samples[choice] > self.needed
         if was_known and self._growing is not None:  # else it was refused so far, or budgets will be solved anew
             raised = len(self._growing.add(state, action, target, loss))
-            self._table, self._asked = None, 0
         self.ledger.note(Surprise(self.ledger.steps, state, action, target, loss, raised))
 
     def _forget_budgets(self) -> None:
         """Have budgets solved anew, as a choice became known."""
         if self.unknown == "refuse":
-            self._growing, self._table, self._asked = None, None, 0
+            self._growing = None
 
     def _choice(self, state: int | str, action: int | str) -> int:
         try:
@@ -349,17 +345,8 @@ class OnlineShield:
         if stuck.any():
             at = int(np.argmax(stuck))
             self._refuse(int(s[at]), int(left[at] if left.ndim else left))
-        table = self._current_table(growing, s.size)
+        table = SparseTable(self.space, growing.of_choice)
         return table.allows(s, np.minimum(left, table.highest)).reshape(*shape, self.space.num_actions)
-
-    def _current_table(self, growing: GrowingBudget, asked: int) -> Table:
-        """A table of the present values; a full one only after many look-ups, as each surprise makes it useless."""
-        self._asked += asked
-        if self._table is None:
-            if self._asked < self.space.num_choices:
-                return SparseTable(self.space, growing.of_choice)
-            self._table = table_of(self.space, growing.of_choice[: self.space.num_choices])
-        return self._table
 
     def _current(self) -> GrowingBudget:
         """The present budgets, solved if a choice became known."""

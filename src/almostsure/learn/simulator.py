@@ -18,8 +18,9 @@ import numpy as np
 
 from almostsure.arguments import as_python
 from almostsure.errors import ArgumentError, Blame, ModelError, uninterrupted
-from almostsure.learn.copies import Frozen, Generators
-from almostsure.model.build.damage import TOLD, Damage, check_reset, damage_function, known_damage
+from almostsure.learn.copies import Frozen, reseed
+from almostsure.learn.damage import StepDamage
+from almostsure.model.build.damage import Damage
 from almostsure.model.build.environment import check_layers, discrete_size
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.wording import brief
@@ -53,15 +54,6 @@ class Arrival(NamedTuple):
         return f"{self.state!r} (reward {self.reward:g}, damage {self.damage})"
 
 
-def _function(damage: Damage | str) -> Damage:
-    """The damage as a function; the error for anything else also mentions the entries of info."""
-    try:
-        return damage_function(damage)
-    except ModelError as error:
-        error.args = (f"{error} Or name an entry of info: {' or '.join(map(repr, TOLD))}.",)
-        raise
-
-
 @final
 class Simulator:
     """Snapshots of an environment by state."""
@@ -89,18 +81,12 @@ class Simulator:
             raise ArgumentError("get_state and set_state must be given together")
         self.num_actions = size
         self.env, self.key = env, key
-        self.damage_keys: tuple[str, ...] = TOLD  # the entries of info that may hold the damage
-        self.damage = None
-        if isinstance(damage, str) and damage in TOLD:
-            self.damage_keys = (damage,)
-        else:
-            self.damage = known_damage(env) if damage is None else _function(damage)
+        self.damage = StepDamage(env, damage)
         self.get_state, self.set_state = get_state, set_state
         self.snapshots: Snapshots = {}
         self.second_snapshots: Snapshots = {}  # of states that were reached by two paths
         self.arrivals: dict[tuple[Any, int], Arrival] = {}
         self.seeds: Sequence[int] = ()  # of the resets
-        self.generators = Generators()
         self.plays = 0  # how often a snapshot was restored
 
     @contextmanager
@@ -126,7 +112,7 @@ class Simulator:
         for seed in seeds:
             observation = self._reset(seed)
             # Also reseeds generators that the reset does not, so that the same seed gives the same results.
-            self.generators.reseed(self.env, seed)
+            reseed(self.env, seed)
             state = self._key(observation)
             try:
                 times[state] += 1
@@ -175,14 +161,12 @@ class Simulator:
         new: Snapshots = {}
         arrival = self.play(state, action, new, second=True)
         for _ in range(PLAYS - 1):
-            again = self.play(state, action, new)
-            if arrival == again:
-                continue
-            raise ModelError(
-                f"the environment is not deterministic: from {state!r}, action {action} led to {arrival} and "
-                f"then to {again}. If its transitions are random, sample them: explore(env, mu=…, delta=…); "
-                "if observations contain more than the state, pass key."
-            )
+            if arrival != (again := self.play(state, action, new)):
+                raise ModelError(
+                    f"the environment is not deterministic: from {state!r}, action {action} led to {arrival} and "
+                    f"then to {again}. If its transitions are random, sample them: explore(env, mu=…, delta=…); "
+                    "if observations contain more than the state, pass key."
+                )
         with uninterrupted():  # otherwise the same path could be kept again as a second one
             self.keep(new)
             self.arrivals[state, action] = arrival
@@ -243,7 +227,10 @@ class Simulator:
             reward, terminated = float(reward), bool(terminated)
         if not math.isfinite(reward):
             raise ModelError(f"reward must be a finite number; got {reward} after action {action} from {brief(before)}")
-        damage = self._damage(before, action, observation, reward, terminated, info)
+        reported = self.damage(before, action, observation, reward, terminated, info)
+        damage = as_damage(reported)
+        if damage is None:
+            raise ModelError(f"damage must be a whole number 0 … {MAX_DAMAGE}; got {reported!r} after action {action}")
         reached = self._key(observation)
         return Arrival(Ended(reached) if terminated else reached, reward, damage), observation
 
@@ -251,29 +238,14 @@ class Simulator:
         """Reset the environment; returns the observation."""
         with Blame(lambda: f"the environment failed at reset(seed={seed})"):
             observation, info = self.env.reset(seed=seed)
-        if self.damage is None:
-            check_reset(info, *self.damage_keys)
+        if self.damage.function is None:
+            self.damage.check_reset(info)
         return observation
 
     def _key(self, observation: Any) -> Hashable:
         """The state of an observation."""
         with Blame(lambda: f"key failed for the observation {brief(observation)}"):
             return self.key(observation)
-
-    def _damage(self, *outcome: Any) -> int:
-        *five, info = outcome
-        reported = (info[key] for key in self.damage_keys if key in info)
-        with Blame(lambda: f"damage failed for {', '.join(map(brief, five))}"):
-            damage = self.damage(*five) if self.damage is not None else next(reported, None)
-        if damage is None:
-            none = " and no ".join(map(repr, self.damage_keys))
-            raise ModelError(
-                f"the environment does not report damage: info has no {none}. Pass damage=, a rule or a function."
-            )
-        number = as_damage(damage)
-        if number is None:
-            raise ModelError(f"damage must be a whole number 0 … {MAX_DAMAGE}; got {damage!r} after action {five[1]!r}")
-        return number
 
     def _snapshot(self, env: Any) -> Frozen:
         thing, what, remedy = env, "the environment", "Pass get_state and set_state."
@@ -292,7 +264,7 @@ class Simulator:
             return snapshot()
         with Blame(lambda: "set_state failed for a value of get_state"):
             self.set_state(self.env, snapshot())
-        self.generators.reseed(self.env, self.seeds[0], self.plays)
+        reseed(self.env, self.seeds[0], self.plays)
         return self.env
 
 

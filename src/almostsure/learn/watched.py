@@ -7,7 +7,7 @@ happens any more in a state in which an episode ended, so no other episode can h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
@@ -26,8 +26,7 @@ class Watched:
 
     def __init__(self, counts: Counts) -> None:
         self.counts, self.space = counts, counts.space
-        self.states = counts.space.choice_states()  # the state of each choice
-        self._began: Counter[int] = Counter()
+        self.began: Counter[int] = Counter()  # how many episodes began in each state
         self._ended: set[int] = set()
 
     def learn(self, known: Counts) -> None:
@@ -57,10 +56,6 @@ class Watched:
         self.counts.ended |= known.ended
         if known.caveat not in self.counts.caveat:
             self.counts.caveat = f"{self.counts.caveat} {known.caveat}".lstrip()
-
-    def begin(self, states: Iterable[int]) -> None:
-        """Note that episodes began in these states."""
-        self._began.update(states)
 
     def check_goes_on(self, state: int) -> None:
         """Raise ModelError if an episode ended in a state from which this one goes on."""
@@ -97,14 +92,14 @@ class Watched:
         number = self.space.initial_states.size
         if number == 1 or number < self.space.num_observed or np.ptp(self.space.initial_probabilities) > 0:
             return self.space.starts
-        return {state: times / self._began.total() for state, times in sorted(self._began.items())}
+        return {state: times / self.began.total() for state, times in sorted(self.began.items())}
 
     # ------------------------------------------------------------------ files
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays for :meth:`restore`."""
         ended = np.array(sorted(self._ended | self.counts.ended - {self.space.end}), np.int64)
-        began = np.array(sorted(self._began.items()), np.int64).reshape(-1, 2)
+        began = np.array(sorted(self.began.items()), np.int64).reshape(-1, 2)
         return {**self.counts.to_arrays(), "ended": ended, "began": began}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -118,9 +113,9 @@ class Watched:
         pairs = began.dtype.kind == "i" and began.ndim == 2 and began.shape[1] == 2
         if not pairs or (began[:, 1] < 1).any() or (began[:, 0] >= self.space.num_observed).any():
             raise ValueError("began must hold states, and how many episodes began there")
-        self._began = Counter({self.space.state(state): times for state, times in began.tolist()})
+        self.began = Counter({self.space.state(state): times for state, times in began.tolist()})
 
     def _went_on(self, state: int) -> bool:
         """Whether an outcome was counted that an ended state cannot have: with another next state, or with damage."""
-        here = self.states[self.counts.choice] == state
+        here = self.space.choice_states()[self.counts.choice] == state
         return bool((here & ((self.counts.next_state != state) | (self.counts.damage > 0))).any())

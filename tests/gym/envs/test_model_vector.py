@@ -79,7 +79,7 @@ def test_frequencies_in_a_vector():
         envs.step(np.zeros(3, int))
     with pytest.raises(LookupError, match="action 'north' is not available at state 1"):
         ModelVectorEnvAt("corridor").step(np.array([0]))
-    with pytest.raises(ArgumentError, match="must be 1 or more"):
+    with pytest.raises(ArgumentError, match="num_envs must be at least 1; got 0"):
         ModelVectorEnv(mdp, 0)
 
 

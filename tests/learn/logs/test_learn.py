@@ -511,7 +511,7 @@ def test_a_column_that_may_mean_terminated_or_truncated_is_refused():
 
 
 def test_sizes():
-    with pytest.raises(ModelError, match=r"next_state must lie in 0 … 2; got 3 at row 2"):
+    with pytest.raises(ModelError, match=r"next_state must be an integer 0 … 2; got 3 at row 2"):
         learn(LINE, num_states=3)
     with pytest.raises(ModelError, match="it shows 1 in state 2, which has 0"):
         learn(LINE, actions=1)
@@ -547,7 +547,7 @@ def test_bad_arguments(tmp_path):
         learn([])
     with pytest.raises(ModelError, match="a log must be a path, a table"):
         learn(7)
-    with pytest.raises(ModelError, match="max_damage must be an integer 0 … 255"):
+    with pytest.raises(ArgumentError, match="max_damage must be at most 255; got 300"):
         learn(LINE, max_damage=300)
     with pytest.raises(FileError, match=r"must end in .csv, .parquet or .pq"):
         learn(tmp_path / "log.txt")

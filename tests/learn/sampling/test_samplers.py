@@ -243,8 +243,13 @@ def test_damage_from_info():
         return EnvSampler(Info(gymnasium.make("FrozenLake-v1")), set_lake, key, max_damage=1)
 
     assert count_outcomes(sampler("cost"), 3, seed=3).damage.max() == 1
-    with pytest.raises(ModelError, match=r"info must hold the damage under 'harm'; it has .*\. Give EnvSampler or Dam"):
+    with pytest.raises(ModelError, match=r"info must hold the damage under 'harm'; it has .*\. Pass damage="):
         count_outcomes(sampler("harm"), 1)
+
+
+def test_damage_by_a_rule():
+    cliff = EnvSampler(gymnasium.make("CliffWalking-v1"), damage="2 if reward<=-100", max_damage=2)
+    assert count_outcomes(cliff, 1, seed=0).damage.max() == 2
 
 
 @pytest.mark.parametrize("damage", ["cost", None, lambda *_: 0])  # None: the known damage of the lake
@@ -288,7 +293,7 @@ def test_an_environment_that_fails_names_the_place():
     for broken, what in (
         (EnvSampler(stuck, set_lake, lambda *_: 0), "the environment failed at state 0, action 0"),
         (EnvSampler(env, lambda env, s: 1 / 0, lambda *_: 0), "set_state failed for state 0"),
-        (EnvSampler(env, set_lake, lambda *_: 1 / 0), "damage failed after state 0, action 0"),
+        (EnvSampler(env, set_lake, lambda *_: 1 / 0), "damage failed for 0, 0, .*"),
     ):
         with pytest.raises(ModelError, match=f"^{what}: ZeroDivisionError"):
             count_outcomes(broken, 1)

@@ -203,8 +203,7 @@ def load_agent(
     >>> load_agent("agent.safetensors", "corridor").budget
     3
     """
-    if device != "auto":
-        check_device(device)
+    check_device(device)
     file_name(path, "load_agent(path, source)")
     arrays, strings = load_tensors(path, kind=KIND, model=_model_of(source).fingerprint)
     try:

@@ -81,12 +81,7 @@ def deployed(ppo: Any, mdp: MDP, budget: int, regime: Regime, features: Features
 def available(mdp: MDP) -> Mask:
     """The mask of the actions that states have."""
     has = mdp.by_action(np.ones(mdp.num_choices, np.bool_), False)
-
-    def mask(states: Ints, remaining: Ints) -> Bools:
-        rows: Bools = has[states]
-        return rows
-
-    return mask
+    return lambda states, remaining: has[states]
 
 
 def risky(inside: Risked, risk: float) -> Regime:
@@ -238,11 +233,7 @@ class SautePPO(_PPO):
         """No mask, and a penalty instead of the reward while overspent."""
         usual = saute_penalty(float(mdp.reward.min()), float(mdp.reward.max()))
         penalty = usual if self.penalty is None else self.penalty
-
-        def pay(rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
-            return np.where(remaining < 0, -penalty, rewards)
-
-        return Regime(mask=available(mdp), pay=pay)
+        return Regime(mask=available(mdp), pay=lambda rewards, _, remaining: np.where(remaining < 0, -penalty, rewards))
 
 
 @names_right_word
@@ -273,12 +264,12 @@ class EarlyEndPPO(_PPO):
         # With much larger penalties agents stay where they are, with much smaller ones they overspend.
         usual = 2.0 * float(mdp.reward.max() - mdp.reward.min())
         penalty = usual if self.penalty is None else self.penalty
-
-        def pay(rewards: Floats, damages: Ints, remaining: Ints) -> Floats:
-            return np.where(remaining < 0, rewards - penalty, rewards)
-
-        # No training episode continues once overspent, so the network is evaluated as if 0 were left.
-        return Regime(mask=available(mdp), pay=pay, ends_overspent=True, overspent=0)
+        return Regime(
+            mask=available(mdp),
+            pay=lambda rewards, _, remaining: np.where(remaining < 0, rewards - penalty, rewards),
+            ends_overspent=True,
+            overspent=0,  # no training episode continues once overspent: the network is evaluated as if 0 were left
+        )
 
 
 @names_right_word

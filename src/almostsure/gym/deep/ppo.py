@@ -20,8 +20,7 @@ from almostsure.progress import Bar
 
 def build(on: TrainingEnv, *, seed: int | None, device: str, policy_kwargs: Mapping[str, Any] | None = None) -> Any:
     """An untrained ``MaskablePPO``."""
-    if device != "auto":
-        check_device(device)
+    check_device(device)
     settings = on.settings
     return MaskablePPO(
         "MultiInputPolicy" if isinstance(on.env.observation_space, Dict) else "MlpPolicy",
@@ -42,7 +41,7 @@ def build(on: TrainingEnv, *, seed: int | None, device: str, policy_kwargs: Mapp
 def check_device(device: str) -> None:
     """Raise unless this machine has the device."""
     try:
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=None if device == "auto" else device)
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
         raise ArgumentError(

@@ -25,7 +25,7 @@ from almostsure.gym.deep.vec_env import ModelVecEnv, Record, Regime, shielded
 from almostsure.gym.guarded import open_ledger
 from almostsure.gym.shielded import ShieldedEnv, shielded_in
 from almostsure.learn.ledger import Ledger
-from almostsure.model.mdp import MDP, Ints
+from almostsure.model.mdp import MDP
 from almostsure.model.source import Model, as_model
 from almostsure.shield.checks import require_budget
 from almostsure.shield.protocol import Guard
@@ -158,8 +158,4 @@ def _observer(env: Any, inner: ShieldedEnv) -> Observe | None:
     if not inner.guarded.plain or not isinstance(inner.guarded.guard, Shield):
         return None
     shield, show = inner.guarded.guard, inner.shown.batch
-
-    def observe(states: Ints, remaining: Ints) -> Any:
-        return show(states, (remaining,), shield.mask(states, remaining).astype(np.int8))
-
-    return observe
+    return lambda states, remaining: show(states, (remaining,), shield.mask(states, remaining).astype(np.int8))

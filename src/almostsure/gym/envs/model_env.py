@@ -22,7 +22,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import TimeLimit
 
-from almostsure.arguments import names_right_word, one_of, whole
+from almostsure.arguments import count, names_right_word, one_of, whole
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, with_columns
 from almostsure.gym.envs.render import MODES, Draw, Renderer, Scene, on_map
@@ -60,10 +60,9 @@ def to_gymnasium(
     >>> int(state), reward, info["damage"]
     (1, -1.0, 0)
     """
-    if max_episode_steps is not None and whole("max_episode_steps", max_episode_steps) < 1:
-        raise ArgumentError(f"max_episode_steps must be 1 or more, or None; got {max_episode_steps}")
+    limit = None if max_episode_steps is None else count("max_episode_steps", max_episode_steps)
     env = ModelEnv(as_model(model), render_mode=render_mode)
-    return env if max_episode_steps is None else TimeLimit(env, int(max_episode_steps))
+    return env if limit is None else TimeLimit(env, limit)
 
 
 class _Choice(NamedTuple):
@@ -237,12 +236,8 @@ class ModelVectorEnv(VectorEnv[Any, Any, Any]):
     def __init__(self, model: Model, num_envs: int, *, max_episode_steps: int | None = None) -> None:
         self.mdp = as_model(model)
         self.mdp.require_probabilities("an environment")
-        self.num_envs = whole("num_envs", num_envs)
-        if self.num_envs < 1 or (max_episode_steps is not None and whole("max_episode_steps", max_episode_steps) < 1):
-            raise ArgumentError(
-                f"num_envs and max_episode_steps must be 1 or more; got {num_envs} and {max_episode_steps}"
-            )
-        self.max_episode_steps, self.render_mode = max_episode_steps, None
+        self.num_envs, self.render_mode = count("num_envs", num_envs), None
+        self.max_episode_steps = None if max_episode_steps is None else count("max_episode_steps", max_episode_steps)
         self.single_observation_space = Discrete(self.mdp.num_states)
         self.single_action_space = Discrete(self.mdp.num_actions)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
@@ -310,9 +305,9 @@ class Draws:
         self._line = mdp.outcome_choices() + np.minimum(sums, 1.0)
         self._starts = np.cumsum(mdp.initial_probabilities)
 
-    def start(self, count: int, rng: np.random.Generator) -> Numbers:
+    def start(self, number: int, rng: np.random.Generator) -> Numbers:
         """Random initial states."""
-        at = np.minimum(np.searchsorted(self._starts, rng.random(count), side="right"), self._starts.size - 1)
+        at = np.minimum(np.searchsorted(self._starts, rng.random(number), side="right"), self._starts.size - 1)
         states: Numbers = self.mdp.initial_states[at].astype(np.int64)
         return states
 

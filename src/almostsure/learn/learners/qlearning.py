@@ -22,8 +22,6 @@ from almostsure.learn.learners.training import Learner, Training
 from almostsure.learn.learners.world import Playground, playground
 from almostsure.learn.online import OnlineShield
 from almostsure.model.build.examples import example
-from almostsure.model.mdp import MDP
-from almostsure.plan.risk.inside import Risked
 from almostsure.plan.risk.shield import RiskShield
 from almostsure.shield.shield import Shield
 
@@ -45,13 +43,12 @@ class _Q:
 
     def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
-        ground, allowance = self.inside(world, budget)
+        ground, allowance = self.inside(playground(world), world, budget)
         rules = Rules(allowance.budget, steps, self.max_steps, **self.rules(ground))
         return train(ground, allowance, rules, seed=seed)
 
-    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+    def inside(self, ground: Playground, world: Any, budget: int) -> tuple[Playground, Allowance]:
         """What to play in and which choices are allowed: all, and the budget is ignored."""
-        ground = playground(world)
         return ground, Everything(ground, budget, sees_budget=False)
 
     def rules(self, ground: Playground) -> dict[str, Any]:
@@ -104,21 +101,24 @@ class ShieldedQ(_Q):
             raise ArgumentError(f"explore must be a share, 0 … 1; got {self.explore!r}")
         check_discount(self.discount)
 
-    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+    def inside(self, ground: Playground, world: Any, budget: int) -> tuple[Playground, Allowance]:
         """The choices that the shield allows; for a RiskShield, all of its restricted model."""
-        ground = playground(world)
         if self.replays and ground.model is None:
             raise ArgumentError("replays must be 0 if there is no model to play in, only a sampler")
         shield = self.shield(world) if callable(self.shield) else self.shield
         if not isinstance(shield, RiskShield):
             return ground, Shielded(ground, budget, shield)
-        risked = _restricted(shield, ground.model, budget)
+        if ground.model is None or shield.mdp != ground.model:
+            raise ModelMismatch("the RiskShield belongs to another model than the one that is trained on")
+        if shield.budget != budget:
+            raise ArgumentError(f"budget must be the {shield.budget} that the RiskShield is for; got {budget}")
+        risked = shield.restrict()
         ground = replace(playground(risked.mdp), counted_as=risked.outcomes(shield.mdp))
         return ground, Everything(ground, budget, sees_budget=False)
 
     def rules(self, ground: Playground) -> dict[str, Any]:
         """Exploration, discount and replays."""
-        return {"explore": float(self.explore), "discount": float(self.discount), "replays": self.replays}
+        return {"explore": float(self.explore), "discount": float(self.discount), "replays": int(self.replays)}
 
 
 @names_right_word
@@ -202,10 +202,9 @@ class SauteQ(_Q):
         if self.penalty is not None:
             check_positive("penalty", self.penalty)
 
-    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+    def inside(self, ground: Playground, world: Any, budget: int) -> tuple[Playground, Allowance]:
         """What to play in and which choices are allowed: all, with one layer per remaining budget."""
-        ground = playground(world)
-        return ground, Everything(ground, budget, sees_budget=True)
+        return ground, Everything(ground, budget)
 
     def rules(self, ground: Playground) -> dict[str, Any]:
         """The penalty."""
@@ -232,19 +231,9 @@ class MaskedQ(_Q):
 
     name: str = "one-step mask"
 
-    def inside(self, world: Any, budget: int) -> tuple[Playground, Allowance]:
+    def inside(self, ground: Playground, world: Any, budget: int) -> tuple[Playground, Allowance]:
         """The choices that cannot overspend in the next step."""
-        ground = playground(world)
         return ground, OneStep(ground, budget)
-
-
-def _restricted(shield: RiskShield, mdp: MDP | None, budget: int) -> Risked:
-    """The restricted model of a risk shield, which must be for the model and budget of the training."""
-    if mdp is None or shield.mdp != mdp:
-        raise ModelMismatch("the RiskShield belongs to another model than the one that is trained on")
-    if shield.budget != budget:
-        raise ArgumentError(f"budget must be the {shield.budget} that the RiskShield is for; got {budget}")
-    return shield.restrict()
 
 
 # ---------------------------------------------------------------------- by name

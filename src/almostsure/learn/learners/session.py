@@ -34,11 +34,7 @@ RATES = 2_000  # the number of tries after which the step size is constant
 
 def train(ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) -> Training:
     """Q-learning with the allowed choices."""
-    rules = rules._replace(
-        steps=at_least("steps", rules.steps),
-        max_steps=at_least("max_steps", rules.max_steps),
-        replays=at_least("replays", rules.replays, least=0),
-    )
+    rules = rules._replace(steps=at_least("steps", rules.steps), max_steps=at_least("max_steps", rules.max_steps))
     session = Session(ground, allowance, rules, seed=seed)
     session.play()
     return session.finish()

@@ -37,6 +37,7 @@ NEEDED = ("state", "action", "next_state")
 ENCODE = "Pass encode=, a function that numbers the states."
 TRUTH = "must be true or false"
 TRUTHS = {"true": 1, "false": 0, "1": 1, "0": 0}  # as text
+NO_EPISODE = ("", "nan", "inf", "-inf")  # as text
 NUMBER = re.compile(r"\d+(\.0*)?")
 AMOUNT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 LARGEST = 2**53  # floating-point numbers represent all integers up to here
@@ -128,8 +129,8 @@ def _missing(ours: str, there: list[str], where: str) -> UnknownName:
 class Labels:
     """The states or the actions of a log: numbers, or names that are numbered in the order in which they occur."""
 
-    def __init__(self, what: str, remedy: str) -> None:
-        self.what, self.remedy = what, remedy
+    def __init__(self, what: str, remedy: str = "", most: int = LARGEST) -> None:
+        self.what, self.remedy, self.most = what, remedy, most
         self.names: dict[str, int] | None = None  # None for numbers, and before the first entry
         self.highest = -1  # the highest number so far
         self._are_numbers: bool | None = None  # None before the first entry
@@ -145,7 +146,7 @@ class Labels:
         if not array.size:
             return array.astype(np.int64)
         self._agree(True, name, array, place)
-        numbers = whole(name, array.astype(np.float64) if is_text else array, place, remedy=self.remedy)
+        numbers = whole(name, array.astype(np.float64) if is_text else array, place, most=self.most, remedy=self.remedy)
         self.highest = max(self.highest, int(numbers.max()))
         return numbers
 
@@ -155,11 +156,10 @@ class Labels:
         good = np.array([one.strip() != "" and "\n" not in one for one in texts], np.bool_)
         _require(good, name, "must be an integer, 0 or more, or a name", array, place)
         numeric = np.array([NUMBER.fullmatch(one.strip()) is not None for one in texts], np.bool_)
-        if numeric.any() and 2 * np.count_nonzero(numeric) < numeric.size:
-            _require(~numeric, name, "must be a name, as in other rows", array, place)
-        elif numeric.any():
-            _require(numeric, name, "must be an integer, as in other rows", array, place)
-        return bool(numeric.all())
+        common = 2 * np.count_nonzero(numeric) >= numeric.size
+        rule = f"must be {'an integer' if common else 'a name'}, as in other rows"
+        _require(numeric == common, name, rule, array, place)
+        return bool(common)
 
     def _agree(self, are_numbers: bool, name: str, array: npt.NDArray[Any], place: Place) -> None:
         if self._are_numbers is None:
@@ -175,10 +175,10 @@ class Labels:
 class Reader:
     """The settings and names for converting the rows of a log to numbers."""
 
-    def __init__(self, encode: Encode | None, max_damage: int) -> None:
+    def __init__(self, encode: Encode | None, max_damage: int, num_states: int | None) -> None:
         self.encode, self.max_damage = encode, max_damage
-        self.states = Labels("states", ENCODE if encode is None else "")
-        self.actions = Labels("actions", "")
+        most = LARGEST if num_states is None else num_states - 1
+        self.states, self.actions = Labels("states", ENCODE if encode is None else "", most), Labels("actions")
 
 
 def typed(piece: Piece, reader: Reader) -> Rows:
@@ -202,7 +202,7 @@ def typed(piece: Piece, reader: Reader) -> Rows:
         action=reader.actions.numbers("action", columns["action"], place),
         next_state=next_state,
         reward=_rewards(columns.get("reward"), size, place),
-        damage=None if damage is None else _damages(damage, place, reader.max_damage),
+        damage=None if damage is None else whole("damage", _without_booleans(damage), place, most=reader.max_damage),
         cumulative=None if cumulative is None else whole("cumulative_damage", cumulative, place),
         terminated=terminated,
         truncated=flags("truncated", columns.get("truncated"), size, place),
@@ -223,10 +223,6 @@ def _note_ends(values: list[Any], piece: Piece, reader: Reader) -> None:
     for value in set(values) if all(isinstance(one, Hashable) for one in values) else values:
         with contextlib.suppress(ModelError):
             _states("next_state", [value], piece, reader, lambda _: "")
-
-
-def _damages(values: Any, place: Place, most: int) -> Ints:
-    return whole("damage", _without_booleans(values), place, most=most)
 
 
 def encoded(name: str, values: Iterable[Any], encode: Encode, place: Place) -> list[Any]:
@@ -273,13 +269,9 @@ def _episodes(values: Any, place: Place) -> npt.NDArray[Any] | None:
     array = _array(values)
     if array.ndim != 1:
         raise ModelError(f"episode must be a number or a text; got an array at {place(0)}")
-    if array.dtype.kind in "iuU":
-        good = array != "" if array.dtype.kind == "U" else np.ones(array.shape, np.bool_)
-    elif array.dtype.kind == "f":
-        good = np.isfinite(array)
-    else:
-        good = np.array([isinstance(value, (str, int)) and value != "" for value in array.tolist()], np.bool_)
-    _require(good, "episode", "must be a number or a text", array, place)
+    if array.dtype.kind not in "iu":
+        good = [isinstance(one, (str, int, float)) and str(one) not in NO_EPISODE for one in array.tolist()]
+        _require(np.array(good, np.bool_), "episode", "must be a number or a text", array, place)
     return array
 
 

@@ -129,10 +129,9 @@ def learn_from_logs(
     """
     mu, delta = unit("mu", mu), unit("delta", delta)
     one_of("value for unknown=:", unknown, UNKNOWN)
-    if count("max_damage", max_damage, least=0) > MAX_DAMAGE:
-        raise ModelError(f"max_damage must be an integer 0 … {MAX_DAMAGE}; got {max_damage!r}")
-    given, reader = _given(log, Given(num_states, actions, initial), encode), Reader(encode, int(max_damage))
-    seen = _read_all(read_log(log, columns, encode), given.num_states, reader)
+    given = _given(log, Given(num_states, actions, initial), encode)
+    reader = Reader(encode, count("max_damage", max_damage, least=0, most=MAX_DAMAGE), given.num_states)
+    seen = _read_all(read_log(log, columns, encode), reader)
     counts = _counts(seen, given, reader)
     check_mu(counts, mu)
     return learned_budget(counts, known_choices(counts, mu, delta), Goal(mu, delta, None), unknown)
@@ -197,26 +196,17 @@ def _each_once(parts: Iterable[Any]) -> Iterator[Any]:
         yield part
 
 
-def _read_all(pieces: Iterator[Piece], num_states: int | None, reader: Reader) -> Seen:
+def _read_all(pieces: Iterator[Piece], reader: Reader) -> Seen:
     """Check and count all rows of a log."""
     seen, follower = Seen(), Follower(reader.max_damage)
     for piece in pieces:
         if not len(piece.columns["action"]):
             continue  # an empty table, or an empty batch of a file
         rows = typed(piece, reader)
-        if num_states is not None:
-            _check_range("state", rows.state, num_states, piece)
-            _check_range("next_state", rows.next_state, num_states, piece)
         seen.add(rows, *follower.follow(rows))
     if not seen.rows:
         raise ModelError("a log must hold at least one step; this one is empty")
     return seen
-
-
-def _check_range(name: str, values: Ints, size: int, piece: Piece) -> None:
-    if values.max() >= size:
-        at = int(np.argmax(values >= size))
-        raise ModelError(f"{name} must lie in 0 … {size - 1}; got {values[at]} at {piece.place(at)}")
 
 
 # ---------------------------------------------------------------------- states and actions
@@ -304,9 +294,8 @@ def _actions(seen: Seen, given: Given, reader: Reader) -> tuple[_Numbering, Acti
 
 def _sorted(names: Mapping[str, int]) -> _Numbering:
     """Names in alphabetical order, so that the order of the log does not matter."""
-    ordered = sorted(names)
-    rank = {name: number for number, name in enumerate(ordered)}
-    return _Numbering(len(ordered), tuple(ordered), np.array([rank[name] for name in names], np.int64))
+    ordered, order = np.unique(np.array([*names], np.object_), return_inverse=True)
+    return _Numbering(ordered.size, tuple(ordered.tolist()), order)
 
 
 def _size(what: str, option: str, shown: Ints) -> int:

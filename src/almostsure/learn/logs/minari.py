@@ -71,11 +71,11 @@ def _columns(episode: Any, columns: Columns, encode: Encode | None) -> dict[str,
             f"actions must be integers; those of episode {name} are of {actions.dtype}, shape {list(actions.shape)}"
         )
     states = _states(episode.observations, size, name, encode)
-    damage = {ours: _damage(episode.infos, ours, key, size, name) for ours, key in _keys(episode, columns).items()}
     return {
         "state": states[:-1], "next_state": states[1:], "action": actions, "reward": np.asarray(episode.rewards),
         "terminated": np.asarray(episode.terminations), "truncated": np.asarray(episode.truncations),
-        "episode": np.full(size, name), "step": np.arange(size), **damage,
+        "episode": np.full(size, name), "step": np.arange(size),
+        **_damages(episode, columns, size),
     }  # fmt: skip
 
 
@@ -116,14 +116,14 @@ def _length(observations: Any) -> int:
 # ---------------------------------------------------------------------- damage
 
 
-def _keys(episode: Any, columns: Columns) -> dict[str, str]:
-    """The keys of the damage and the cumulative damage in the infos of an episode."""
+def _damages(episode: Any, columns: Columns, size: int) -> dict[str, npt.NDArray[Any]]:
+    """The damage and the cumulative damage of each step, as far as the infos of an episode hold them."""
     wanted, there = dict(columns or {}), _flat(episode.infos or {})
     for ours in wanted:
         if ours not in DAMAGE:
             raise UnknownName("key of columns", ours, DAMAGE, "For a dataset, only the damage can be named.")
-    remedy = f"Episode {int(episode.id)} has: {', '.join(there) or 'none; record them with record_infos=True'}."
-    found = {}
+    name, found = int(episode.id), {}
+    remedy = f"Episode {name} has: {', '.join(there) or 'none; record them with record_infos=True'}."
     for ours in DAMAGE:
         keys = [wanted[ours]] if ours in wanted else [name for name in NAMES[ours] if name in there]
         if ours in wanted and wanted[ours] not in there:
@@ -133,7 +133,7 @@ def _keys(episode: Any, columns: Columns) -> dict[str, str]:
                 f"infos {keys[0]!r} and {keys[1]!r} could both be the {ours}, and they differ; name one with columns="
             )
         if keys:
-            found[ours] = keys[0]
+            found[ours] = _damage(np.asarray(there[keys[0]]), ours, keys[0], size, name)
     if not found:
         raise UnknownName("key of infos", "damage", there, f"{remedy} Name one with columns={{'damage': …}}.")
     return found
@@ -147,8 +147,7 @@ def _flat(infos: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
-def _damage(infos: Mapping[str, Any], ours: str, key: str, size: int, name: int) -> npt.NDArray[Any]:
-    values = np.asarray(_flat(infos)[key])
+def _damage(values: npt.NDArray[Any], ours: str, key: str, size: int, name: int) -> npt.NDArray[Any]:
     if values.ndim != 1 or values.size not in (size, size + 1):
         raise ModelError(
             f"infos[{key!r}] must hold one number per step, and one for the reset; episode {name} has {size} steps and "

@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from almostsure.errors import ModelError
-from almostsure.learn.counts import Counts, merged, outcome_key
+from almostsure.learn.counts import Counts, outcome_key
 from almostsure.learn.logs.columns import Rows
 from almostsure.model.arrays import Bools, Floats, Ints
 
@@ -93,17 +93,9 @@ class Seen:
 
 def _merged(table: Table) -> Table:
     """Sort a table and merge equal outcomes."""
-    _, times, reward, first = merged(_keys(table.outcome), table.times, table.reward, np.arange(table.times.size))
-    return Table(table.outcome[:, first], times, reward)
-
-
-def _keys(outcome: Ints) -> Ints:
-    """One number per outcome, in the same order."""
-    key = np.zeros(outcome.shape[1], np.int64)
-    for column in outcome - outcome.min(axis=1, keepdims=True):
-        size = int(column.max()) + 1
-        if int(key.max()) >= 2**62 // size:  # would overflow: replace the numbers by their ranks
-            key, column = (np.unique(values, return_inverse=True)[1] for values in (key, column))
-            size = int(column.max()) + 1
-        key = key * size + column
-    return key
+    order = np.lexsort(table.outcome[::-1])
+    outcome = table.outcome[:, order]
+    starts = np.flatnonzero(np.append(True, (np.diff(outcome) != 0).any(axis=0)))
+    return Table(
+        outcome[:, starts], np.add.reduceat(table.times[order], starts), np.add.reduceat(table.reward[order], starts)
+    )

@@ -20,7 +20,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -86,7 +86,13 @@ class Checkpoint:
                 raise ValueError(f"it has {done}")
         if seed is not None and seed != known:
             self._refuse("seed", str(known), str(seed))
-        counts = self._counts(arrays, known)
+        counts = self.source.new_counts(known)
+        with must_hold(self.path, "counts of its sampler's choices"):
+            counts.restore({name: arrays[name] for name in ARRAYS})
+            if "lengths" in arrays:
+                self.lengths = arrays["lengths"].astype(np.int64)
+                if self.lengths.shape != counts.samples.shape or not (self.lengths >= 0).all():
+                    raise ValueError("its round is not one of these choices")
         if self.source.model is None:
             self._sample_again(counts)
         return counts, done
@@ -97,16 +103,6 @@ class Checkpoint:
             f"this one's is {mine!r}. Choose another name, or delete it.",
             path=self.path,
         )
-
-    def _counts(self, arrays: Mapping[str, Any], seed: int) -> Counts:
-        counts = self.source.new_counts(seed)
-        with must_hold(self.path, "counts of its sampler's choices"):
-            counts.restore({name: arrays[name] for name in ARRAYS})
-            if "lengths" in arrays:
-                self.lengths = arrays["lengths"].astype(np.int64)
-                if self.lengths.shape != counts.samples.shape or not (self.lengths >= 0).all():
-                    raise ValueError("its round is not one of these choices")
-        return counts
 
     def _sample_again(self, counts: Counts) -> None:
         """Refuse a checkpoint that new samples contradict."""

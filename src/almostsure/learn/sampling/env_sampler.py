@@ -21,10 +21,11 @@ import numpy.typing as npt
 
 from almostsure.arguments import count, names_right_word
 from almostsure.errors import Blame, ModelError
+from almostsure.learn.damage import StepDamage
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
-from almostsure.model.build.damage import TOLD, Damage, check_reset, known_damage, takes_an_outcome
+from almostsure.model.build.damage import Damage, known_damage
 from almostsure.model.build.environment import check_layers, discrete_size, make_environment, names_environment
 from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.tables import from_gymnasium, without_model
@@ -108,9 +109,9 @@ class EnvSampler:
         there (it may return None, except if ``encode`` is given and ``damage`` is a function).  The toy-text
         environments with a transition table need no such function.
     damage
-        ``damage(s, a, s2, reward, terminated)`` computes the damage from observations; or the key of the damage in
-        ``info``.  By default ``"damage"`` or ``"cost"``, whichever there is, or the known damage of FrozenLake,
-        CliffWalking and Taxi.
+        ``damage(s, a, s2, reward, terminated)`` computes the damage from observations; or a rule such as
+        ``"reward<=-100"``; or the key of the damage in ``info``.  By default ``"damage"`` or ``"cost"``, whichever
+        there is, or the known damage of FrozenLake, CliffWalking and Taxi.
     actions
         By default all actions of the environment, in every state.
     num_states
@@ -158,14 +159,13 @@ class EnvSampler:
         check_layers(env, "EnvSampler", around=False)
         self._env, self.encode = env, encode
         self._set_state = _toy_state(env) if set_state is None else set_state
-        self._damage = known_damage(env) if damage is None else _checked_damage(damage)
-        self._damage_keys = (self._damage,) if isinstance(self._damage, str) else TOLD if self._damage is None else ()
+        self._damage = StepDamage(env, damage)
         self.num_states = _num_states(env, num_states, encode)
         self._actions: Actions = _actions_of(env, actions)
         self.max_damage = max_damage
         self.caveat = "" if encode is None else ABSTRACTION
         self.initial = self._starts() if initial is None else initial
-        made_of = ("environment", env, set_state, self._damage, encode, self.num_states)
+        made_of = ("environment", env, set_state, self._damage.function or damage, encode, self.num_states)
         self.identity = identity or identity_of(made_of)
 
     def actions(self, state: int) -> npt.ArrayLike:
@@ -220,25 +220,20 @@ class EnvSampler:
         """Play an action; returns the observation, the outcome, and whether the episode is over."""
         observation, reward, terminated, truncated, info = self._env.step(action)
         after = self._state(observation, f"after state {state}, action {action}")
-        if callable(self._damage):
-            with Blame(lambda: f"damage failed after state {state}, action {action}"):
-                damage = self._damage(before, action, observation, float(reward), bool(terminated))
-        else:
-            damage = self._damage_in(info, state, action)
+        damage = self._damage(before, action, observation, float(reward), bool(terminated), info)
         outcome = self.num_states if terminated else after, float(reward), float(damage)
         return observation, outcome, bool(terminated or truncated)
 
     def _shown(self, shown: Any, state: int, action: int) -> Any:
         """The observation before the step, as ``set_state`` returned it; checked unless it is None."""
-        if shown is None and callable(self._damage):
+        if shown is None and self._damage.function is not None:
             raise ModelError(
                 "set_state must return the observation that the environment shows, since damage is a function of "
                 f"observations; it returned None for state {state}.",
                 state=state,
                 action=action,
             )
-        if shown is not None and self._state(shown, f"after set_state({state})") != state:
-            found = self._state(shown, "")
+        if shown is not None and (found := self._state(shown, f"after set_state({state})")) != state:
             raise ModelError(f"set_state must put the environment into state {state}; encode says that it is {found}")
         return shown
 
@@ -257,19 +252,6 @@ class EnvSampler:
             raise ModelError(f"{how} states 0 … {self.num_states - 1}; got {brief(raw)} {where}")
         return number
 
-    def _damage_in(self, info: Any, state: int, action: int) -> Any:
-        """The damage that ``info`` holds."""
-        for key in self._damage_keys:
-            if key in info:
-                return info[key]
-        raise ModelError(
-            f"info must hold the damage under {' or '.join(map(repr, self._damage_keys))}; it has "
-            f"{sorted(map(str, info)) or 'nothing'} after state {state}, action {action}. "
-            "Give EnvSampler or DamageTracker a function damage(s, a, s2, r, terminated).",
-            state=state,
-            action=action,
-        )
-
     def _starts(self) -> dict[int | str, float]:
         """The initial states of the environment: those that it lists, or the relative frequencies of resets."""
         listed = _listed_starts(self._env, self.num_states)
@@ -287,7 +269,7 @@ class EnvSampler:
     def _reset(self, seed: int | None = None) -> Any:
         """Reset the environment and return the observation; damage by a reset is refused, as in a ShieldedEnv."""
         observation, info = self._env.reset(seed=seed)
-        check_reset(info, *(self._damage_keys or TOLD))
+        self._damage.check_reset(info)
         return observation
 
 
@@ -319,12 +301,6 @@ def _set_toy_state(env: Any, state: int) -> None:
 
 def _blame(state: int, action: int) -> Blame:
     return Blame(lambda: f"the environment failed at state {state}, action {action}", state=state, action=action)
-
-
-def _checked_damage(damage: Damage | str) -> Damage | str:
-    if isinstance(damage, str) or (callable(damage) and takes_an_outcome(damage)):
-        return damage
-    raise ModelError(f"damage must be a function of (s, a, s2, r, terminated) or a key of info; got {damage!r}")
 
 
 def _num_states(env: Any, given: int | None, encode: Encode | None) -> int:

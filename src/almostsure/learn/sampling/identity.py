@@ -34,7 +34,7 @@ def identity_of(thing: Any) -> str | None:
     """A hash of everything that determines what ``thing`` does; None if a part of it cannot be read."""
     try:
         return hashlib.sha256(_Reader().read(thing).encode()).hexdigest()[:32]
-    except (_Unreadable, RecursionError):
+    except _Unreadable:
         return None
 
 
@@ -44,9 +44,7 @@ def obstacle_in(thing: Any) -> str:
         _Reader().read(thing)
     except _Unreadable as obstacle:
         return str(obstacle)
-    except RecursionError:
-        pass
-    return "too many nested objects"
+    return "nothing"
 
 
 class _Reader:
