@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.enclosure.evaluate import call, check_function, in_goal, truth
-from almostsure.abstract.enclosure.images import Images, image_block, open_cells
+from almostsure.abstract.enclosure.images import Images, Packed, block_ranges, open_cells
 from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.grid import Grid
 from almostsure.abstract.observation import Observation
@@ -89,7 +89,10 @@ class Abstraction:
 
     def images(self, first: int, last: int) -> Images:
         """The images of a block: cells ``first … last − 1`` of the first coordinate, all cells of the others."""
-        return image_block(self, first, last)
+        found, planes = block_ranges(self, first, last), last - first
+        packed = Packed((planes, *self.grid.cells[1:]), first, found, planes, sharing=True)
+        packed.put(found, first, last)
+        return packed.images()
 
     @cached_property
     def goal_cells(self) -> npt.NDArray[np.bool_]:

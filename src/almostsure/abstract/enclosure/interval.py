@@ -205,7 +205,7 @@ def subtract(a: Any, b: Any) -> Interval:
     x, y = Interval.of(a), Interval.of(b)
     if is_number(y, 0.0):
         return x
-    return Interval(rounding.subtract_down(x.low, y.high), rounding.subtract_up(x.high, y.low))
+    return Interval(rounding.add_down(x.low, -y.high), rounding.add_up(x.high, -y.low))
 
 
 def multiply(a: Any, b: Any) -> Interval:
@@ -251,7 +251,7 @@ def negative(a: Interval) -> Interval:
 
 def absolute(a: Interval) -> Interval:
     """Absolute values; exact."""
-    return Interval(rounding.absolute_low(a.low, a.high), rounding.absolute_high(a.low, a.high))
+    return Interval(np.maximum(np.maximum(a.low, -a.high), 0.0), np.maximum(-a.low, a.high))
 
 
 def square(a: Interval) -> Interval:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 
@@ -24,27 +24,24 @@ class Remembered:
         self.closed = True
 
 
-class _Present(threading.local):
-    table: Remembered | None = None
-
-
-_PRESENT = _Present()
+PRESENT: ContextVar[Remembered | None] = ContextVar("PRESENT", default=None)  # each thread has its own
 
 
 @contextmanager
 def remembering() -> Iterator[Remembered]:
     """Inside this context, :func:`remembered` computes the same function of the same operands only once."""
-    _PRESENT.table = table = Remembered()
+    table = Remembered()
+    PRESENT.set(table)
     try:
         yield table
     finally:
-        _PRESENT.table = None
+        PRESENT.set(None)
         table.found.clear()
 
 
 def remembered(function: Callable[..., Any], *operands: Any, key: Any = None) -> Any:
     """``function(*operands)``; inside :func:`remembering`, from the cache if possible."""
-    table = _PRESENT.table
+    table = PRESENT.get()
     if table is None:
         return function(*operands)
     name = (key or function, *((x,) if type(x) in (int, float) else id(x) for x in operands))
