@@ -31,6 +31,7 @@ BAR = 30  # the width of a bar
 NARROW = 60  # the width of a terminal below which table rows become blocks instead of being wrapped
 PADDING = 2  # the distance between columns of a table
 WIDEST = 10_000
+LONGEST = 16  # the most rows of a table that may be cut
 MOST = 10_000  # the longest list with one entry per state; for larger models, -o writes it to a file
 
 
@@ -121,12 +122,18 @@ def facts(rows: Sequence[tuple[str, object]]) -> None:
         _print(grid)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = (), cut: bool = False
+) -> None:
     """Print a table; the columns in ``right`` are aligned to the right.
 
     If it does not fit, its cells are wrapped; on a narrow terminal, or if words would have to be broken, each row
-    becomes a block.
+    becomes a block.  With ``cut``, only the first and last of many rows are shown, and a line says so.
     """
+    if cut and len(rows) > LONGEST:
+        table(head, [*rows[: LONGEST - 3], ("…", *[""] * (len(head) - 1)), *rows[-3:]], right=right)
+        say(f"{LONGEST} of {len(rows):,} rows are shown; --json has all", style="dim")
+        return
     cells = [list(map(_cell, row)) for row in (head, *rows)]
     widths = _widths(cells, console().width - PADDING * (len(head) - 1))
     if widths is None:

@@ -19,8 +19,6 @@ from almostsure.wording import counted, percent
 if TYPE_CHECKING:
     from almostsure.abstract import UpperBudget
 
-LEVELS = 12  # rows of a table of budgets
-
 
 def abstract(
     system: Annotated[
@@ -106,9 +104,7 @@ def _tell(system: str, found: UpperBudget, cells: str | None, files: list[Path])
     ])  # fmt: skip
     rows = [(show(value), f"{count:,}", bar(count / model.num_cells)) for value, count in found.histogram().items()]
     say()
-    table(("needs at most", "cells", ""), rows[:LEVELS], right=(0, 1))
-    if len(rows) > LEVELS:
-        say(f"… and {len(rows) - LEVELS} more")
+    table(("needs at most", "cells", ""), rows, right=(0, 1), cut=True)
     for file in files:
         say(f"\nSaved as {file}.")
     if (longer := longer_patterns(model)) is not None:

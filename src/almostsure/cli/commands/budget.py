@@ -22,8 +22,7 @@ from almostsure.wording import counted, percent
 if TYPE_CHECKING:
     from almostsure.budget.horizon import HorizonBudget
 
-LEVELS = 20  # rows of a table of budgets
-STEPS = 24  # rows of an explanation
+STEPS = 24  # of an explanation in one line or in lines of text
 
 
 @about_model(opt.ModelName)
@@ -157,9 +156,7 @@ def _show_growth(minimal: MinimalBudget) -> None:
     for level, count in counts.items():
         safe += count
         rows.append((shown(level), f"{safe:,}", percent(safe / size), bar(safe / size)))
-    if len(rows) > LEVELS:
-        rows = [*rows[: LEVELS - 5], ("…", "", "", ""), *rows[-4:]]
-    table((title, "safe states", "", ""), rows, right=(0, 1, 2))
+    table((title, "safe states", "", ""), rows, right=(0, 1, 2), cut=True)
     if stuck:
         which = "finite budget" if minimal.cap is None else f"budget up to {minimal.cap}"
         never = f"safe with no {which}" if minimal.mdp.unknown is None else f"not known to be safe with any {which}"
@@ -209,11 +206,9 @@ def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> N
         others = ", ".join(f"{mdp.action_name(a)} {why.show(k)}" for a, k in step.others[:6])
         move = (mdp.state_name(step.state), f"{mdp.action_name(step.action)} {why.show(step.needs)}", others)
         rows.append((f"{at + 1}.", *move, mdp.state_name(step.next_state), step.damage or "", spent))
-    if len(rows) > STEPS:
-        gap = f"… {counted(len(rows) - STEPS, 'step')} …"
-        rows = [*rows[: STEPS // 2], ("", gap, "", "", "", "", ""), *rows[-(STEPS // 2) :]]
     if rows:
-        table(("", "at", "plays, needs", "others need", "nature answers", "damage", "so far"), rows, right=(5, 6))
+        head = ("", "at", "plays, needs", "others need", "nature answers", "damage", "so far")
+        table(head, rows, right=(5, 6), cut=True)
     if why.trap:
         names = " → ".join(clean(mdp.state_name(s)) for s in (*why.trap[:STEPS], why.trap[0]))
         say(f"It goes round for ever, with damage each time: {names}.")

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from almostsure.plan import Solution
     from almostsure.policy import Episodes, Evaluation, Policy
 
-CURVE = 16  # rows of a table of returns
-SPREAD = 20  # rows of a distribution
 KINDS: dict[type[Constraint], str] = {AlmostSure: "almost sure", Expected: "expected", Chance: "chance"}
 NUMBERS = ("budget", "limit", "risk")  # the parameters of constraints
 PAIRS = 500_000  # the most pairs (state, remaining) for which policies are evaluated exactly
@@ -263,9 +261,7 @@ def _show_curve(mdp: MDP, curve: Floats) -> None:
     title, shown = budget_column(mdp)
     shares = [(value - low) / (high - low) if high > low and np.isfinite(value) else 0.0 for value in curve.tolist()]
     rows = [(shown(k), number(value), bar(shares[k])) for k, value in enumerate(curve.tolist())]
-    if len(rows) > CURVE:
-        rows = [*rows[: CURVE - 4], ("…", "", bar(0.0)), *rows[-3:]]
-    table((title, "return", ""), rows, right=(0, 1))
+    table((title, "return", ""), rows, right=(0, 1), cut=True)
 
 
 # ---------------------------------------------------------------------- simulate
@@ -320,10 +316,8 @@ def _show_episodes(task: Task, done: Episodes, results: dict[str, Any], show: in
     table(("", "mean", "least", "most", "exact mean"), rows, right=(1, 2, 3, 4))
     heading("Damage per episode")
     most = max(one["episodes"] for one in spread)
-    shown = [(one["damage"], f"{one['episodes']:,}", bar(one["episodes"] / most)) for one in spread[:SPREAD]]
-    table(("damage", "episodes", ""), shown, right=(0, 1))
-    if len(spread) > SPREAD:
-        say(f"… and {len(spread) - SPREAD} larger values, up to {results['most_damage']}", style="dim")
+    shown = [(one["damage"], f"{one['episodes']:,}", bar(one["episodes"] / most)) for one in spread]
+    table(("damage", "episodes", ""), shown, right=(0, 1), cut=True)
     if done.budget is not None:
         say(f"\n{results['overspent']:,} of {len(done):,} episodes took more than {done.budget} damage.")
     if cut := results["truncated"]:
