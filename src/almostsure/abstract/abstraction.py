@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from almostsure.abstract.enclosure.evaluate import call, check_function, in_goal, truth
 from almostsure.abstract.enclosure.images import Images, Packed, block_ranges, open_cells
+from almostsure.abstract.enclosure.inclusion import check_step
 from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.grid import Grid
 from almostsure.abstract.observation import Observation
@@ -159,8 +160,6 @@ class Abstraction:
         ModelMismatch
             If a next state lies outside the enclosure; the message names the point, the action and the distance.
         """
-        from almostsure.abstract.enclosure.inclusion import check_step
-
         check_step(self, states, actions, next_states, observed=observed)
 
     # ------------------------------------------------------------------ budgets

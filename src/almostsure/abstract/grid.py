@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.abstract.compiled.ranges import ranges
 from almostsure.arguments import names_right_word, whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
+from almostsure.kernels import plain
 from almostsure.memory import available, require
 from almostsure.model.arrays import frozen
 from almostsure.wording import brief, counted
@@ -187,23 +189,13 @@ class Grid:
         """The cells that a box touches, ascending.  The part of it outside the grid's box is ignored."""
         axes = []
         for axis, edges in enumerate(self.edges):
-            inside = edges[0] <= low[axis] and high[axis] <= edges[-1]
-            if axis in self.periodic and not inside:
-                axes.append(self._around(axis, low[axis], high[axis]))
-                continue
-            first, last = np.searchsorted(edges, (low[axis], high[axis]), side="right") - 1
-            first = min(first, self.cells[axis] - 1) if low[axis] <= edges[-1] else first  # the last cell is closed
-            axes.append(np.arange(max(first, 0), min(last, self.cells[axis] - 1) + 1))
+            ends, around = np.array([[low[axis]], [high[axis]]], np.float64), axis in self.periodic
+            if not around:
+                ends = np.clip(ends, edges[0], edges[-1]) if ends[0] <= edges[-1] and ends[1] >= edges[0] else ends
+            first, count = np.zeros((2, 1), np.int64)
+            plain(ranges)(*ends, edges, around, False, first, count)
+            axes.append((first + np.arange(count[0])) % self.cells[axis])
         return np.sort(np.ravel_multi_index(np.ix_(*axes), self.cells).ravel()).astype(np.int64)
-
-    def _around(self, axis: int, low: float, high: float) -> npt.NDArray[np.intp]:
-        """The cells of a periodic coordinate that the interval [low, high] touches, or nearly touches."""
-        edges, period = self.edges[axis], self.high[axis] - self.low[axis]
-        slack = TURN * period
-        begin = low - slack - period * np.floor((low - slack - edges[0]) / period)
-        end = begin + (high - low) + 2 * slack
-        turns = ((edges[1:] >= begin - shift) & (edges[:-1] <= end - shift) for shift in (-period, 0.0, period))
-        return np.flatnonzero(np.logical_or.reduce(list(turns)))
 
     def describe(self, cell: int) -> str:
         """A cell in words, for messages."""

@@ -35,13 +35,6 @@ def complete_result(incomplete: str) -> Iterator[str]:
     yield from complete_file(incomplete, TENSORS)
 
 
-def complete_learner(incomplete: str) -> Iterator[str]:
-    """The learners of ``compare`` that begin with ``incomplete``."""
-    from almostsure.learn.learners import learners
-
-    yield from (name for name in learners if name.startswith(incomplete))
-
-
 def complete_file(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
     """Folders, and files with one of the endings; hidden ones only if ``incomplete`` begins with a dot."""
     folder, slash, beginning = incomplete.rpartition("/")

@@ -90,7 +90,7 @@ def compare(
             "-l",
             metavar="NAME",
             help=f"One of {', '.join(LEARNERS)}; may be repeated. By default, all.",
-            autocompletion=opt.complete_learner,
+            autocompletion=lambda incomplete: [name for name in LEARNERS if name.startswith(incomplete)],
         ),
     ] = None,
     steps: Annotated[int, typer.Option(metavar="N", help="Environment steps of each run.")] = 20_000,
@@ -222,8 +222,8 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     shown = result.over_seeds
     rows = [
         (
-            name, shown(name, "training_violations"), shown(name, "training_violation_rate", _share),
-            shown(name, "deployed_return"), shown(name, "deployed_overspend", _share),
+            name, shown(name, "training_violations"), shown(name, "training_violation_rate", percent),
+            shown(name, "deployed_return"), shown(name, "deployed_overspend", percent),
             shown(name, "deployed_mean_damage"),
             "✕" if row["training_violations"] or row["deployed_overspend"] else "✓",
         )
@@ -246,10 +246,3 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     for path in files:
         say(f"Saved {path}.")
     next_step(f"almostsure solve {task.arguments} --budget {result.budget}", note="the optimal policy")
-
-
-def _share(mean: float) -> str:
-    """A probability to one decimal; it shows 0 or 100 % only if it is exactly that."""
-    if 0 < mean < 0.001:
-        return "< 0.1 %"
-    return "> 99.9 %" if 0.999 < mean < 1 else percent(mean)
