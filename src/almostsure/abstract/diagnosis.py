@@ -151,14 +151,15 @@ def explain(minimal: UpperBudget, state: int | Sequence[float] | None) -> Diagno
 
 
 def _move(minimal: UpperBudget, cell: int) -> Move:
-    abstraction, grid = minimal.abstraction, minimal.abstraction.grid
+    abstraction = minimal.abstraction
     found = ranges_from(abstraction, cells_of(abstraction, np.array([cell])))
     moves: list[tuple[float, Move]] = []
     for p, pattern in enumerate(abstraction.patterns.sequences):
         bad, move = 0.0, Move(cell=cell, pattern=pattern, next_cell=OUTSIDE, drifted=None)
         for q in range(p * found.boxes, (p + 1) * found.boxes):
-            low = [int(found.low[j][q].reshape(-1)[0]) for j in range(grid.num_coordinates)]
-            count = [int(found.counts[j][q].reshape(-1)[0]) for j in range(grid.num_coordinates)]
+            low, count = ([int(along[q].flat[0]) for along in part] for part in (found.low, found.counts))
+            if count[0] == np.iinfo(found.counts[0][q].dtype).max:
+                continue  # the goal is reached
             share, after, drifted = _bad_part(minimal, low, count)
             if share > bad:
                 bad, move = share, replace(move, next_cell=after, drifted=drifted)
@@ -171,8 +172,6 @@ def _bad_part(minimal: UpperBudget, low: list[int], count: list[int]) -> tuple[f
     grid = minimal.abstraction.grid
     if 0 in count:
         return 2.0, OUTSIDE, count.index(0) if count.count(0) == 1 else None
-    if (np.iinfo(np.uint8).max in count and max(grid.cells) < np.iinfo(np.uint8).max) or max(count) > max(grid.cells):
-        return 0.0, OUTSIDE, None  # the goal is reached
     axes = [(a + np.arange(n)) % size for a, n, size in zip(low, count, grid.cells, strict=True)]
     bad = minimal.of_state.reshape(grid.cells)[np.ix_(*axes)] == INFINITE
     if not bad.any():

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -79,10 +79,10 @@ _begun: list[bool] = []  # not empty once something has been printed
 def say(text: str = "", *, style: str = "") -> None:
     """Print a line, or a paragraph wrapped at the terminal's width."""
     _begun.append(True)
-    _print(Text(clean_lines(text), style=style))
+    put(Text(clean_lines(text), style=style))
 
 
-def _print(what: Table | Text) -> None:
+def put(what: RenderableType) -> None:
     """Print something; if there is no terminal, without the trailing blanks that Rich leaves."""
     if console().is_terminal:
         console().print(what)
@@ -119,7 +119,7 @@ def facts(rows: Sequence[tuple[str, object]]) -> None:
         if value is not None:
             grid.add_row(Text(clean(name)), value if isinstance(value, Text) else Text(clean_lines(value)))
     if grid.rows:
-        _print(grid)
+        put(grid)
 
 
 def table(
@@ -144,7 +144,7 @@ def table(
         result.add_column(name, justify="right" if at in right else "left", width=width)
     for row in cells[1:]:
         result.add_row(*row)
-    _print(result)
+    put(result)
 
 
 def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
