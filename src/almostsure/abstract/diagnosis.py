@@ -153,7 +153,7 @@ def explain(minimal: UpperBudget, state: int | Sequence[float] | None) -> Diagno
 def _move(minimal: UpperBudget, cell: int) -> Move:
     abstraction = minimal.abstraction
     found = ranges_from(abstraction, cells_of(abstraction, np.array([cell])))
-    moves: list[tuple[float, Move]] = []
+    moves: list[tuple[float, float, Move]] = []
     for p, pattern in enumerate(abstraction.patterns.sequences):
         bad, move = 0.0, Move(cell=cell, pattern=pattern, next_cell=OUTSIDE, drifted=None)
         for q in range(p * found.boxes, (p + 1) * found.boxes):
@@ -163,8 +163,15 @@ def _move(minimal: UpperBudget, cell: int) -> Move:
             share, after, drifted = _bad_part(minimal, low, count)
             if share > bad:
                 bad, move = share, replace(move, next_cell=after, drifted=drifted)
-        moves.append((bad, move))
-    return min(moves, key=lambda found: found[0])[1]
+        moves.append((bad, _off_centre(abstraction.grid, move.next_cell), move))
+    return min(moves, key=lambda found: found[:2])[2]
+
+
+def _off_centre(grid: Grid, cell: int) -> float:
+    """The distance of a cell from the centre of the box, relative to the box."""
+    if cell == OUTSIDE:
+        return np.inf
+    return float(np.abs((np.array(np.unravel_index(cell, grid.cells)) + 0.5) / grid.cells - 0.5).sum())
 
 
 def _bad_part(minimal: UpperBudget, low: list[int], count: list[int]) -> tuple[float, int, int | None]:
