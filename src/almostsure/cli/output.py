@@ -110,7 +110,7 @@ def next_step(*commands: str, note: str = "") -> None:
     console().print(line, soft_wrap=True)  # so that a command can be copied
 
 
-def facts(rows: Sequence[tuple[str, object]]) -> None:
+def facts(*rows: tuple[str, object]) -> None:
     """Print pairs of a name and a value, aligned, without those whose value is None."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
@@ -170,7 +170,7 @@ def _blocks(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
             console().print()
         if str(title):
             console().print(Text(clean(title), style="bold"))
-        facts([(f"  {name}", _cell(cell)) for name, cell in zip(head[1:], others, strict=True) if str(cell)])
+        facts(*((f"  {name}", _cell(cell)) for name, cell in zip(head[1:], others, strict=True) if str(cell)))
 
 
 def _cell(value: object) -> Text:

@@ -226,7 +226,7 @@ def _walk(
             longer = [p for p in group if len(sequences[p]) > depth + 1]
             if longer:
                 going_on.append((after, longer))
-            table.close()
+            table.closed = True
     for after, longer in going_on:
         yield from _walk(abstraction, after, depth + 1, longer)
 

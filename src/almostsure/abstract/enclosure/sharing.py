@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 
+@dataclass
 class Remembered:
     """Results by function and operands, these by identity.
 
     The actions of a system share much of their arithmetic: the cosine of an angle does not depend on the force.
-    Entries are added until :meth:`close`, after the first action: what it does not compute is not shared by all.
+    Entries are added until it is ``closed``, after the first action: what it does not compute is not shared by all.
     """
 
-    def __init__(self) -> None:
-        self.found: dict[Any, tuple[Any, Any]] = {}
-        self.closed = False
-
-    def close(self) -> None:
-        """Stop adding entries."""
-        self.closed = True
+    found: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
+    closed: bool = False
 
 
 PRESENT: ContextVar[Remembered | None] = ContextVar("PRESENT", default=None)  # each thread has its own

@@ -97,11 +97,11 @@ def _tell(system: str, found: UpperBudget, cells: str | None, files: list[Path])
         f"of up to {counted(model.patterns.longest, 'step')}"
     )
     enough = "no budget was proved to suffice" if need(start) == "inf" else f"needs a budget of at most {start}"
-    facts([
+    facts(
         ("the start", enough),
         ("proved", f"{counted(finite, 'cell')} ({percent(finite / model.num_cells)})"),
         ("the proof", f"upper bounds by the {found.engine}, verified in one pass"),
-    ])  # fmt: skip
+    )
     rows = [(show(value), f"{count:,}", bar(count / model.num_cells)) for value, count in found.histogram().items()]
     say()
     table(("needs at most", "cells", ""), rows, right=(0, 1), cut=True)

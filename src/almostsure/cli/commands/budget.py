@@ -108,7 +108,7 @@ def _show_budget(task: Task, found: MinimalBudget | HorizonBudget, output: Path 
 def _show_within(task: Task, found: HorizonBudget, output: Path | None) -> list[str]:
     """Print the budgets for a number of steps; returns the next commands."""
     shown = _needs_at_start(found, f" for {counted(found.horizon, 'step')}")
-    facts([("the start", shown), task.basis, ("saved", output)])
+    facts(("the start", shown), task.basis, ("saved", output))
     for line in found.explain(int(task.mdp.initial_states[0])).splitlines()[: STEPS + 1]:
         say(clean(line))
     return [task.onward(f"almostsure solve {task.arguments}", f" --horizon {found.horizon}")]
@@ -119,12 +119,10 @@ def _show_ever(task: Task, minimal: MinimalBudget, output: Path | None) -> list[
     words = "The budget that each cell needs:"
     draw_maps(task.mdp, [("", budgets_look(minimal.of_state))], introduction=words, labelled=True)
     facts(
-        [
-            ("the start", _needs_at_start(minimal)),
-            ("certificate", f"verified, by a checker that shares no code with the {minimal.engine}"),
-            task.basis,
-            ("saved", output),
-        ]
+        ("the start", _needs_at_start(minimal)),
+        ("certificate", f"verified, by a checker that shares no code with the {minimal.engine}"),
+        task.basis,
+        ("saved", output),
     )
     heading("States that are safe with a budget of Δ")
     _show_growth(minimal)

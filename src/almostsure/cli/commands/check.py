@@ -107,7 +107,7 @@ def export(
         return
     heading(f"{task.title} → {' and '.join(map(str, files))}")
     say("Comments in the file explain how to call it. Where no action is safe, it allows none.")
-    facts([task.basis])
+    facts(task.basis)
     if risk is not None:
         next_step(f"almostsure solve {task.arguments}{typed(budget=budget, risk=risk, horizon=horizon)}")
         return
@@ -212,16 +212,14 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
     trusted, model = answer["trusted"], answer["model"]
     reader = "Storm" if trusted["storm"] else f"the module {task.module}" if task.module else None
     facts(
-        [
-            ("model", f"{model['name']}, {model['states']:,} states, fingerprint {model['fingerprint'][:16]}"),
-            ("", model["learned"]),
-            ("claims", _claims(answer)),
-            ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
-            (
-                "",
-                reader and f"and {reader}, which read {model['name']}: the certificate is for the model as it read it",
-            ),
-        ]
+        ("model", f"{model['name']}, {model['states']:,} states, fingerprint {model['fingerprint'][:16]}"),
+        ("", model["learned"]),
+        ("claims", _claims(answer)),
+        ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
+        (
+            "",
+            reader and f"and {reader}, which read {model['name']}: the certificate is for the model as it read it",
+        ),
     )
     steps, is_of_cells = typed(horizon=answer.get("horizon")), answer["kind"] == "upper"
     if good:

@@ -192,12 +192,10 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     least = learned.minimal.smallest_budget()  # infinite: unknown, which is not "no budget suffices"
     needs = f"needs a budget of {least}" if least < INFINITE else "its minimal budget is unknown"
     facts(
-        [
-            ("samples", f"{learned.samples:,}, {learned.samples / paper:.0%} of the paper's sample bound ({paper:,})"),
-            ("known choices", f"{known:,} of {choices:,}{rest}"),
-            ("the start", f"{needs}{truth}"),
-            ("saved", files and f"{files[0]} and {files[1]}"),
-        ]
+        ("samples", f"{learned.samples:,}, {learned.samples / paper:.0%} of the paper's sample bound ({paper:,})"),
+        ("known choices", f"{known:,} of {choices:,}{rest}"),
+        ("the start", f"{needs}{truth}"),
+        ("saved", files and f"{files[0]} and {files[1]}"),
     )
     if files is not None:
         next_step(f"almostsure check {word(files[0])} {word(files[1])}")

@@ -191,19 +191,17 @@ def _show_solution(task: Task, solution: Solution, results: dict[str, Any], outp
         return None if results[result] is None else shown(results[result])
 
     facts(
-        [
-            ("best return", _best_return(solution)),
-            ("mean damage", known("expected_damage", number)),
-            ("discounted", _discounted(solution)),
-            ("worst damage", number(results["worst_damage"])),
-            (f"P(damage > {budget})", known("overspends", percent)),
-            ("mean length", known("expected_length", lambda steps: f"{number(steps)} steps")),
-            ("ends", known("ends", percent)),
-            ("reaches the goal", known("reaches_goal", percent)),
-            ("policy", policy.description()),
-            task.basis,
-            ("saved", output),
-        ]
+        ("best return", _best_return(solution)),
+        ("mean damage", known("expected_damage", number)),
+        ("discounted", _discounted(solution)),
+        ("worst damage", number(results["worst_damage"])),
+        (f"P(damage > {budget})", known("overspends", percent)),
+        ("mean length", known("expected_length", lambda steps: f"{number(steps)} steps")),
+        ("ends", known("ends", percent)),
+        ("reaches the goal", known("reaches_goal", percent)),
+        ("policy", policy.description()),
+        task.basis,
+        ("saved", output),
     )
     if results["curve"] is not None and np.isfinite(results["curve"]).any():
         heading("The best return for each budget Δ")

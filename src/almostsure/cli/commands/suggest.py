@@ -80,7 +80,7 @@ def _show_suggestion(task: Task, found: Suggestion) -> None:
     heading(task.title)
     unsure = no_sure_end(found.curve, found.least)
     why = (": less cannot be promised" if found.least else "") + (f"; {unsure}" if unsure else "")
-    facts([("least", f"{found.least}{why}"), ("suggested", f"{found.budget}: {pays(found)}")])
+    facts(("least", f"{found.least}{why}"), ("suggested", f"{found.budget}: {pays(found)}"))
     heading("The best return for each budget Δ")
     budgets = range(found.least, found.most + 1)
     title, shown = budget_column(task.mdp)
