@@ -244,11 +244,6 @@ def of_corners(function: np.ufunc, x: Interval, y: Interval) -> Interval:
     return Interval(down(low), up(high))
 
 
-def negative(a: Interval) -> Interval:
-    """The negative; exact."""
-    return Interval(-a.high, -a.low)
-
-
 def absolute(a: Interval) -> Interval:
     """Absolute values; exact."""
     return Interval(np.maximum(np.maximum(a.low, -a.high), 0.0), np.maximum(-a.low, a.high))
@@ -345,11 +340,6 @@ def monotone_in_both(function: np.ufunc) -> Callable[[Any, Any], Interval]:
     return apply
 
 
-def sign(a: Interval) -> Interval:
-    """The sign; exact."""
-    return Interval(np.sign(a.low), np.sign(a.high))
-
-
 # ---------------------------------------------------------------------- comparisons and NumPy functions
 
 
@@ -401,7 +391,7 @@ FUNCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.subtract: subtract,
     np.multiply: multiply,
     np.divide: divide,
-    np.negative: negative,
+    np.negative: lambda a: Interval(-a.high, -a.low),
     np.positive: lambda a: a,
     np.absolute: absolute,
     np.fabs: absolute,
@@ -421,7 +411,7 @@ FUNCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.minimum: monotone_in_both(np.minimum),
     np.maximum: monotone_in_both(np.maximum),
     np.floor: lambda a: Interval(np.floor(a.low), np.floor(a.high)),
-    np.sign: sign,
+    np.sign: lambda a: Interval(np.sign(a.low), np.sign(a.high)),
     np.less: less,
     np.less_equal: less_equal,
     np.greater: lambda a, b: less(b, a),

@@ -162,8 +162,6 @@ class CellShield:
         bits, continued = _joined(begun), rests[a]
         if damage is not None:
             hurt = _damage(damage)
-        elif self.abstraction.goal is None and self.abstraction.unsafe is None:
-            hurt = 0
         else:
             unhurt = not left and (starts >> a & 1 or any(bits >> q & 1 for q, _ in self._moves[a]))
             hurt = int(self._known_damage(np.array([cell]), np.array([reached]), np.array([unhurt], np.bool_))[0])
@@ -171,7 +169,7 @@ class CellShield:
         for q, rest in self._moves[a]:
             if bits >> q & 1 and rest >= 0:
                 continued |= 1 << rest
-        if now < 0 or not (continued or self._need_of(reached) <= now):
+        if now < 0 or not (continued or self._needs_of(np.array([reached]))[0] <= now):
             self._mismatch(cell, a, reached, _why(now))
         return (reached, now, *_split(continued, self.abstraction.patterns.words))
 
@@ -251,12 +249,6 @@ class CellShield:
         needs[known] = self.minimal.of_state[states[known]]
         return needs
 
-    def _need_of(self, state: int) -> int:
-        """The need of one state; see :meth:`_needs_of`."""
-        if state >= self.abstraction.num_cells:
-            return 0 if state == self.space.end else INFINITE
-        return int(self.minimal.of_state[state])
-
     def _safe(self, states: Ints, left: Ints) -> Bools:
         """The mask of the patterns that may begin, [n, patterns]."""
         row = np.where(states < self.abstraction.num_cells, states, 0)
@@ -328,7 +320,7 @@ class CellShield:
             why = f"the budget is overspent by {-remaining}."
         elif state == self.space.unknown:
             why = "nothing is known there. Narrow the start, or widen the box."
-        elif (need := self._need_of(state)) == INFINITE:
+        elif (need := self._needs_of(np.array([state]))[0]) == INFINITE:
             why = "no budget was proved to suffice there. Narrow the start, use finer cells or longer patterns."
         else:
             why = f"{need} would be needed."

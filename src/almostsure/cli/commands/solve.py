@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 KINDS: dict[type[Constraint], str] = {AlmostSure: "almost sure", Expected: "expected", Chance: "chance"}
 NUMBERS = ("budget", "limit", "risk")  # the parameters of constraints
+MEASURED = ("expected_damage", "expected_length", "ends", "damage_distribution")  # by exact evaluation
 PAIRS = 500_000  # the most pairs (state, remaining) for which policies are evaluated exactly
 
 
@@ -153,6 +154,7 @@ def _solution_results(task: Task, solution: Solution) -> dict[str, Any]:
 
     constraint, policy = solution.constraint, solution.policy
     result = _evaluated(task.mdp, policy, solution.discount)
+    measured = {name: None if result is None else getattr(result, name) for name in MEASURED}
     return {
         "constraint": {"kind": KINDS[type(constraint)], **dict.fromkeys(NUMBERS), **asdict(constraint)},
         "horizon": policy.horizon,
@@ -162,12 +164,9 @@ def _solution_results(task: Task, solution: Solution) -> dict[str, Any]:
         "upper": solution.upper,
         "proved": solution.proved,
         "curve": solution.curve if isinstance(constraint, AlmostSure) else None,
-        "expected_damage": None if result is None else result.expected_damage,
         "worst_damage": worst_damage(task.mdp, policy),
         "overspends": _overspends(constraint, result),
-        "expected_length": None if result is None else result.expected_length,
-        "ends": None if result is None else result.ends,
-        "damage_distribution": None if result is None else result.damage_distribution,
+        **measured,
         "randomised": not policy.is_deterministic,
         "reaches_goal": None if result is None else _arrives(task, solution),
     }
