@@ -256,11 +256,9 @@ def abstract(
     >>> abstract(step, grid, [-1.0, 1.0], unsafe=lambda state: abs(state[0]) > 0.8)
     <Abstraction: 400 cells, 2 actions, counts damage>
     """
-    parts: dict[str, Any] = dict(
-        actions=actions, unsafe=unsafe, forbidden=forbidden, goal=goal, post=post, state_of=state_of, name=name,
-        disturbance=disturbance, observation_error=observation_error, initial=initial, split=split,
-        action_names=action_names,
-    )  # fmt: skip
+    parts: dict[str, Any] = dict(unsafe=unsafe, forbidden=forbidden, goal=goal, post=post, state_of=state_of, name=name)
+    parts |= dict(actions=actions, disturbance=disturbance, observation_error=observation_error, initial=initial)
+    parts |= dict(split=split, action_names=action_names)
     return _known(step, grid, pattern, parts) if isinstance(step, str) else _made(step, grid, pattern, parts)
 
 

@@ -9,14 +9,12 @@ schema of the objects, and a test compares them.
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NoReturn
 
-import numpy as np
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
@@ -26,6 +24,7 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.exports import package_version
 from almostsure.model.mdp import MDP
 from almostsure.model.naming import shown
+from almostsure.wording import as_json
 
 BAR = 30  # the width of a bar
 NARROW = 60  # the width of a terminal below which table rows become blocks instead of being wrapped
@@ -200,7 +199,7 @@ def prepare_streams() -> None:
 def emit(command: str, model: dict[str, Any] | None, **results: Any) -> None:
     """Print the JSON object of a command."""
     content = {"command": command, "version": package_version(), "model": model, **results}
-    sys.stdout.write(json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(as_json(content), indent=2, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
@@ -213,18 +212,3 @@ def described(name: str, mdp: MDP) -> dict[str, Any]:
 def need(value: int) -> int | str:
     """A minimal budget; ``"inf"`` if no finite one suffices."""
     return "inf" if value == INFINITE else int(value)
-
-
-def plain(value: Any) -> Any:
-    """The value in types of JSON."""
-    if isinstance(value, dict):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return value if value is None or isinstance(value, bool | int | float) else str(value)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from almostsure.abstract.compiled import rounding
 from almostsure.abstract.enclosure.interval import FAR, Interval, Maybe
-from almostsure.abstract.enclosure.refusal import OURS, line_of
+from almostsure.abstract.enclosure.refusal import where_in_user_code
 from almostsure.abstract.enclosure.sharing import remembered
 from almostsure.abstract.grid import TURN, Grid
 from almostsure.errors import AlmostSureError, ModelError
@@ -178,9 +178,7 @@ def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     except AlmostSureError:
         raise
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        theirs = [frame for frame in frames if not frame.filename.startswith(OURS)]
-        at = line_of(theirs[-1].filename, theirs[-1].lineno or 0) if theirs else "its call"
+        at = where_in_user_code(traceback.extract_tb(error.__traceback__))
         kind = type(error).__name__
         raise ModelError(f"{name} must work on interval arrays; {kind} at {at}: {error}") from error
 
