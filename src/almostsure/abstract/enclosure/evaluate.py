@@ -148,8 +148,7 @@ def _in_box(abstraction: Abstraction, state: tuple[Interval, ...]) -> list[tuple
     """An enclosure with periodic coordinates moved into the box; one that crosses the seam is cut into two parts."""
     parts = [state]
     for axis in abstraction.grid.periodic:
-        low, high = abstraction.grid.low[axis], abstraction.grid.high[axis]
-        turned = remembered(functools.partial(_turned, low, high), state[axis], key=(_turned, axis))
+        turned = remembered(_turned, abstraction.grid.low[axis], abstraction.grid.high[axis], state[axis])
         parts = [(*part[:axis], x, *part[axis + 1 :]) for part in parts for x in turned]
     return parts
 

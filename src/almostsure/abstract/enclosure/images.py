@@ -235,9 +235,7 @@ def _indexed(abstraction: Abstraction, outcome: Outcome) -> tuple[list[Array], l
     """An outcome as ranges of cells: low and count per coordinate, and its damage."""
     lows, counts = [], []
     for axis in range(abstraction.grid.num_coordinates):
-        low, count = remembered(
-            functools.partial(_touched, abstraction, axis), outcome.state[axis], key=(_touched, axis)
-        )
+        low, count = remembered(_touched, abstraction, axis, outcome.state[axis])
         lows.append(low)
         counts.append(count)
     ended = counts[0].dtype.type(np.iinfo(counts[0].dtype).max)

@@ -65,7 +65,7 @@ class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: Any) -> Maybe:
         if method != "__call__" or ufunc not in LOGIC:
             refuse(f"numpy.{ufunc.__name__}", "comparisons of intervals can only be combined by & | ^ ~ and np.where")
-        return remembered(lambda *values: LOGIC[ufunc](*map(Maybe.of, values)), *inputs, key=ufunc)  # type: ignore[no-any-return]
+        return remembered(combined, ufunc, *inputs)  # type: ignore[no-any-return]
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return array_function(function, args, kwargs)
@@ -78,6 +78,11 @@ class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         refuse("the conversion to a NumPy array", "a comparison of intervals is not an array of booleans")
+
+
+def combined(ufunc: np.ufunc, *values: Any) -> Maybe:
+    """A logical function of results and booleans."""
+    return LOGIC[ufunc](*map(Maybe.of, values))
 
 
 LOGIC: dict[np.ufunc, Callable[..., Maybe]] = {}

@@ -36,12 +36,12 @@ def remembering() -> Iterator[Remembered]:
         table.found.clear()
 
 
-def remembered(function: Callable[..., Any], *operands: Any, key: Any = None) -> Any:
+def remembered(function: Callable[..., Any], *operands: Any) -> Any:
     """``function(*operands)``; inside :func:`remembering`, from the cache if possible."""
     table = PRESENT.get()
     if table is None:
         return function(*operands)
-    name = (key or function, *((x,) if type(x) in (int, float) else id(x) for x in operands))
+    name = (function, *((x,) if type(x) in (int, float) else id(x) for x in operands))
     if name in table.found:
         return table.found[name][1]
     result = function(*operands)
