@@ -116,29 +116,21 @@ class Grid:
 
     # ------------------------------------------------------------------ points and cells
 
-    def index(self, points: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """The cell indices of points, [n, coordinates], and a mask of the points in the box."""
+    def cells_of(self, points: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """The cells of points, [n, coordinates]; OUTSIDE (−1) for those outside the box or NaN."""
         at = np.asarray(points, np.float64)
         if at.ndim != 2 or at.shape[1] != self.num_coordinates:
             raise ModelError(
                 f"points must have {counted(self.num_coordinates, 'coordinate')} each ({', '.join(self.names)}); "
                 f"got an array of shape {list(at.shape)}"
             )
-        indices, inside = np.empty(at.shape, np.int64), np.ones(len(at), np.bool_)
+        cells, inside = np.zeros(len(at), np.int64), np.ones(len(at), np.bool_)
         for axis, edges in enumerate(self.edges):
-            value = at[:, axis]
-            if axis in self.periodic:
-                value = self.unwound(axis, value)
+            value = self.unwound(axis, at[:, axis]) if axis in self.periodic else at[:, axis]
             inside &= (value >= edges[0]) & (value <= edges[-1])  # NaN is not
-            found = np.searchsorted(edges, value, side="right") - 1
-            indices[:, axis] = np.clip(found, 0, self.cells[axis] - 1)
-        return indices, inside
-
-    def cells_of(self, points: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """The cells of points, [n, coordinates]; OUTSIDE (−1) for those outside the box or NaN."""
-        indices, inside = self.index(points)
-        flat = np.ravel_multi_index(tuple(indices.T), self.cells).astype(np.int64)
-        return np.where(inside, flat, OUTSIDE)
+            along = np.searchsorted(edges, value, side="right") - 1
+            cells = cells * self.cells[axis] + np.clip(along, 0, self.cells[axis] - 1)
+        return np.where(inside, cells, OUTSIDE)
 
     def cell(self, point: Sequence[float]) -> int:
         """The cell of one point; OUTSIDE (−1) if it lies outside the box."""
