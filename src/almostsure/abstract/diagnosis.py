@@ -215,14 +215,11 @@ def longer_patterns(abstraction: Abstraction) -> Patterns | None:
 
 def _try(abstraction: Abstraction, cell: int, change: str, finer: int, patterns: Patterns) -> Try:
     """Solve in a window around a cell, or in the whole box if that is small enough."""
-    grid = abstraction.grid
-    side = (WINDOW ** (1 / grid.num_coordinates)) / finer
-    wanted = np.array(grid.cells, np.float64)
-    while np.prod(np.minimum(wanted, grid.cells)) * finer**grid.num_coordinates > WINDOW and wanted.max() > side:
-        wanted = np.maximum(wanted * 0.9, min(side, wanted.min()))
-    sizes = np.minimum(np.ceil(wanted), grid.cells).astype(int)
+    grid, sizes = abstraction.grid, np.array(abstraction.grid.cells)
+    if grid.num_cells * finer**grid.num_coordinates > WINDOW:
+        sizes = np.minimum(sizes, max(1, int(WINDOW ** (1 / grid.num_coordinates) / finer)))
     index = np.array(np.unravel_index(cell, grid.cells))
-    first = np.clip(index - sizes // 2, 0, np.array(grid.cells) - sizes)
+    first = np.clip(index - sizes // 2, 0, grid.cells - sizes)
     low = [edges[a] for edges, a in zip(grid.edges, first, strict=True)]
     high = [edges[a + n] for edges, a, n in zip(grid.edges, first, sizes, strict=True)]
     around = [axis for axis in grid.periodic if sizes[axis] == grid.cells[axis]]

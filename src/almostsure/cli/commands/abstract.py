@@ -68,10 +68,6 @@ def abstract(
         raise typer.Exit(NEGATIVE)
 
 
-def _finite(found: UpperBudget) -> int:
-    return sum(count for value, count in found.histogram().items() if need(value) != "inf")
-
-
 def _emit(system: str, found: UpperBudget, output: Path | None) -> None:
     model = found.abstraction
     sizes = {"states": model.num_cells, "choices": model.num_cells * model.patterns.count, "outcomes": None}
@@ -81,7 +77,7 @@ def _emit(system: str, found: UpperBudget, output: Path | None) -> None:
         minimal_budget=need(found.smallest_budget()),
         upper_bound=True,
         cap=found.cap,
-        proved_cells=_finite(found),
+        proved_cells=len(found.needs),
         histogram=[{"minimal_budget": need(value), "cells": count} for value, count in found.histogram().items()],
         engine=found.engine,
         output=output,
@@ -91,7 +87,7 @@ def _emit(system: str, found: UpperBudget, output: Path | None) -> None:
 def _tell(system: str, found: UpperBudget, cells: str | None, files: list[Path]) -> None:
     from almostsure.abstract.diagnosis import longer_patterns
 
-    model, start, finite = found.abstraction, found.smallest_budget(), _finite(found)
+    model, start, finite = found.abstraction, found.smallest_budget(), len(found.needs)
     heading(
         f"{system}: {counted(model.num_cells, 'cell')}, {counted(model.patterns.count, 'pattern')} "
         f"of up to {counted(model.patterns.longest, 'step')}"
