@@ -46,6 +46,7 @@ VERSION = "2"  # 1 had no checksum
 CHECKSUM = "sha256"
 TEMPORARY = (".almostsure-", ".tmp")  # the beginning and the end of the names of files that are being written
 MINUTE = 60.0  # seconds
+LONGEST_NAME = 255  # the most bytes of a file name
 LARGE = 1 << 24  # bytes from which freed memory is returned to the system
 
 
@@ -73,6 +74,24 @@ def give_back(size: int) -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def target_of(path: str | PathLike[str]) -> str:
+    """The file that would be written at ``path``, with links followed; FileError if that would fail."""
+    target = os.path.realpath(file_name(path))
+    folder, name = os.path.split(target)
+    why = ""
+    if os.path.lexists(target) and not os.path.isfile(target):
+        why = "it is not a file. Choose another name"
+    elif not os.path.isdir(folder):
+        why = f"there is no folder {folder!r}. Make it first"
+    elif not os.access(folder, os.W_OK):
+        why = f"the folder {folder!r} is not writable"
+    elif len(os.fsencode(name)) > LONGEST_NAME:
+        why = "the name is too long"
+    if why:
+        raise FileError(f"cannot write {os.fspath(path)!r}: {why}.", path=path)
+    return target
+
+
 @contextlib.contextmanager
 def atomic_write(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     """Open ``path`` for writing; it only changes when the block ends without an error.
@@ -87,12 +106,8 @@ def atomic_write(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     FileError
         The folder does not exist or is not writable, the disk is full, or ``path`` is a folder or a device.
     """
-    target = os.path.realpath(file_name(path))
-    if os.path.lexists(target) and not os.path.isfile(target):
-        raise FileError(f"cannot write {os.fspath(path)!r}: it is not a file. Choose another name.", path=path)
+    target = target_of(path)
     folder = os.path.dirname(target)
-    if not os.path.isdir(folder):
-        raise FileError(f"cannot write {os.fspath(path)!r}: there is no folder {folder!r}. Make it first.", path=path)
     temporary = os.path.join(folder, f"{TEMPORARY[0]}{secrets.token_hex(8)}{TEMPORARY[1]}")
     try:
         _remove_leftovers(folder)

@@ -1,10 +1,12 @@
-"""Formats numbers and values for messages, for the tables of the command, and for the report."""
+"""Formats numbers and values for messages, for the tables and the JSON of the command, and for the report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 TINY = 5e-7  # a probability below this reads "almost 0"
 
@@ -63,3 +65,18 @@ def percent(probability: float) -> str:
     if probability <= TINY or probability >= 1 - TINY:
         return f"almost {100 * round(probability)} %"
     return f"{round(100 * probability, 1 if 0.001 <= probability <= 0.999 else 4):g} %"
+
+
+def as_json(value: Any) -> Any:
+    """The value in types of JSON: infinities are the strings "inf" and "-inf", and NaN is null."""
+    if isinstance(value, dict):
+        return {str(key): as_json(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return as_json(value.tolist())
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return value if value is None or isinstance(value, bool | int | float) else str(value)

@@ -96,6 +96,8 @@ def test_unknown_systems_name_the_nearest():
 def test_a_known_system_is_changed_by_replace():
     with pytest.raises(ArgumentError, match=r"only grid and pattern can be given .* got goal, split for CartPole-v1"):
         asure.abstract("CartPole-v1", goal=lambda s: s[0] > 1, split=[1, 1, 2, 2])
+    with pytest.raises(ArgumentError, match=r"got name, observation_error, action_names for CartPole-v1"):
+        asure.abstract("CartPole-v1", name="mine", observation_error="float32", action_names=["left", "right"])
 
 
 def test_steps_outside_the_enclosure_are_named_with_their_distance():

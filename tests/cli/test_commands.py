@@ -248,7 +248,7 @@ def test_an_unbounded_return_names_the_option_and_the_states(here: Callable[...,
 
 def test_tables_say_which_budgets_they_leave_out(here: Callable[..., Any]) -> None:
     long = " ".join(here("suggest", "paper", "--most", "40").out.split())
-    assert "16 of 41 budgets are shown; --json has all" in long
+    assert "16 of 41 rows are shown; --json has all" in long
     assert "are shown" not in here("suggest", "paper", "--most", "5").out
 
 

@@ -34,7 +34,7 @@ def test_budgets_and_policies_for_a_number_of_steps(capsys, tmp_path):
     assert run(["solve", "paper", "--budget", "2", "--risk", "0.5", "--horizon", "7"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "with probability at most 0.5, within 7 steps " in shown
-    assert "the steps left" in shown
+    assert "for 7 steps, of 2 states" in shown
 
 
 def test_exports_of_risk_and_horizon_shields(capsys, tmp_path):

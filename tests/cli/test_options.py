@@ -9,16 +9,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from typer.main import get_command
 
 import almostsure as asure
 from almostsure.budget.solve import minimal_budget
+from almostsure.cli.app import app
 from almostsure.cli.commands.check import run_checker
 from almostsure.cli.commands.learn import LEARNERS
 from almostsure.cli.exits import BAD_MODEL
-from almostsure.cli.options import complete_learner, complete_model
+from almostsure.cli.options import complete_model
 from almostsure.cli.output import budget_column
 from almostsure.cli.task import Task, complete_action, complete_state
 from almostsure.errors import ArgumentError, UnknownName
+from almostsure.learn.learners import learners
 from almostsure.model.origin import Origin
 
 PROGRAM = """mdp
@@ -44,8 +47,9 @@ def before(model: str) -> SimpleNamespace:
 def test_states_actions_and_learners_are_completed() -> None:
     assert list(complete_state(before("quicksand"), "r2c"))[:2] == ["r2c1", "r2c2"]
     assert list(complete_action(before("quicksand"), "e")) == ["east"]
-    assert "shielded" in list(complete_learner("sh"))
-    assert list(complete_learner("")) == list(LEARNERS)
+    learner = next(one for one in get_command(app).commands["compare"].params if one.name == "learner")
+    assert [item.value for item in learner.shell_complete(SimpleNamespace(params={}), "sh")] == ["shielded"]
+    assert list(LEARNERS) == list(learners)
     assert "gym:almostsure/Warehouse-v0" in list(complete_model("gym:"))
 
 

@@ -28,7 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.abstract.enclosure.evaluate import call, check_function, in_goal, truth
-from almostsure.abstract.enclosure.images import Images, image_block, open_cells
+from almostsure.abstract.enclosure.images import Images, Packed, block_ranges, open_cells
+from almostsure.abstract.enclosure.inclusion import check_step
 from almostsure.abstract.enclosure.interval import Interval
 from almostsure.abstract.grid import Grid
 from almostsure.abstract.observation import Observation
@@ -89,7 +90,10 @@ class Abstraction:
 
     def images(self, first: int, last: int) -> Images:
         """The images of a block: cells ``first … last − 1`` of the first coordinate, all cells of the others."""
-        return image_block(self, first, last)
+        found, planes = block_ranges(self, first, last), last - first
+        packed = Packed((planes, *self.grid.cells[1:]), first, found, planes, sharing=True)
+        packed.put(found, first, last)
+        return packed.images()
 
     @cached_property
     def goal_cells(self) -> npt.NDArray[np.bool_]:
@@ -156,8 +160,6 @@ class Abstraction:
         ModelMismatch
             If a next state lies outside the enclosure; the message names the point, the action and the distance.
         """
-        from almostsure.abstract.enclosure.inclusion import check_step
-
         check_step(self, states, actions, next_states, observed=observed)
 
     # ------------------------------------------------------------------ budgets
@@ -254,17 +256,16 @@ def abstract(
     >>> abstract(step, grid, [-1.0, 1.0], unsafe=lambda state: abs(state[0]) > 0.8)
     <Abstraction: 400 cells, 2 actions, counts damage>
     """
-    others = dict(unsafe=unsafe, forbidden=forbidden, goal=goal, post=post, state_of=state_of)
-    shapes = dict(disturbance=disturbance, error=observation_error, initial=initial, split=split, names=action_names)
-    if isinstance(step, str):
-        return _known(step, grid, pattern, actions=actions, **others, **shapes)
-    return _made(others | dict(step=step, grid=grid, actions=actions, name=name), pattern=pattern, **shapes)
+    parts: dict[str, Any] = dict(unsafe=unsafe, forbidden=forbidden, goal=goal, post=post, state_of=state_of, name=name)
+    parts |= dict(actions=actions, disturbance=disturbance, observation_error=observation_error, initial=initial)
+    parts |= dict(split=split, action_names=action_names)
+    return _known(step, grid, pattern, parts) if isinstance(step, str) else _made(step, grid, pattern, parts)
 
 
-def _known(step: str, grid: Grid | None, pattern: Any, **others: Any) -> Abstraction:
+def _known(step: str, grid: Grid | None, pattern: Any, others: dict[str, Any]) -> Abstraction:
     from almostsure.abstract.known.environments import known
 
-    given = [word for word, value in others.items() if value is not None]
+    given = [word for word, value in others.items() if value is not None and value != ""]
     if given:
         raise ArgumentError(
             f"only grid and pattern can be given for a known system; got {', '.join(given)} for {step}. "
@@ -273,33 +274,30 @@ def _known(step: str, grid: Grid | None, pattern: Any, **others: Any) -> Abstrac
     return known(step, grid=grid, pattern=pattern)
 
 
-def _made(
-    parts: dict[str, Any], *, pattern: Any, disturbance: Any, error: Any, initial: Any, split: Any, names: Any
-) -> Abstraction:
+def _made(step: Step | None, grid: Any, pattern: Any, parts: dict[str, Any]) -> Abstraction:
     """The abstraction of the given parts, after checking them."""
-    grid = parts["grid"]
     if not isinstance(grid, Grid):
         raise ArgumentError(f"grid must be a Grid; got {type(grid).__name__}")
-    if (parts["step"] is None) == (parts["post"] is None):
+    if (step is None) == (parts["post"] is None):
         raise ArgumentError("abstract needs either step or post, and not both")
-    given = parts["actions"]
+    given, names = parts["actions"], parts["action_names"]
     if given is not None and not isinstance(given, Iterable):
         raise ArgumentError(f"actions must be a list of the values that step is given; got {given!r}")
-    listed = () if given is None else tuple(given)
-    if not listed:
+    actions = () if given is None else tuple(given)
+    if not actions:
         raise ArgumentError("actions must list at least one action; got none")
-    called = tuple(map(str, listed if names is None else names))
-    if len(called) != len(listed):
-        raise ArgumentError(f"action_names must have one entry per action, {len(listed)}; got {len(called)}")
+    called = tuple(map(str, actions if names is None else names))
+    if len(called) != len(actions):
+        raise ArgumentError(f"action_names must have one entry per action, {len(actions)}; got {len(called)}")
     made = Abstraction(
-        **parts | {"actions": listed},
-        action_names=called,
-        patterns=Patterns(1 if pattern is None else pattern, len(listed)),
-        disturbance=_pairs("disturbance", disturbance, grid),
-        observation=Observation(grid, error),
-        initial=_box(initial, grid),
-        split=_pieces(split, grid),
-    )
+        step=step, grid=grid, actions=actions, action_names=called,
+        patterns=Patterns(1 if pattern is None else pattern, len(actions)),
+        disturbance=_pairs("disturbance", parts["disturbance"], grid),
+        observation=Observation(grid, parts["observation_error"]),
+        initial=_box(parts["initial"], grid),
+        split=_pieces(parts["split"], grid),
+        **{part: parts[part] for part in ("unsafe", "forbidden", "goal", "post", "state_of", "name")},
+    )  # fmt: skip
     check_function(made)
     return made
 

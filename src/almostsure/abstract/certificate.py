@@ -64,13 +64,11 @@ def verified(
     size = int(finite.sum()) * abstraction.patterns.count * np.dtype(dtype).itemsize
     require(size, "the table of what patterns need", "Take fewer cells or patterns.")
     needs = np.full((int(finite.sum()), abstraction.patterns.count), np.iinfo(dtype).max, dtype)
-    cells, tables = abstraction.grid.cells, _tables(abstraction, values, images, dtype)
-    shape = np.array(cells if len(cells) > 1 else (1, *cells), np.int64)  # a line is a plane of one row
+    tables, shape = _tables(abstraction, values, images[0], dtype), np.array(abstraction.grid.cells, np.int64)
     ended = abstraction.goal_cells
 
     def part(number: int) -> None:
-        block = images.edges[number] if len(cells) > 1 else (0, 1)
-        patterns_need(_planar(images[number]), shape, tables, row, needs, block)
+        patterns_need(images[number], shape, tables, row, needs, images.edges[number])
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(part, range(len(images.edges))))
@@ -89,14 +87,13 @@ def verified(
 
 
 def _tables(
-    abstraction: Abstraction, values: npt.NDArray[np.int32], images: Blocks, dtype: Any
+    abstraction: Abstraction, values: npt.NDArray[np.int32], images: Images, dtype: Any
 ) -> npt.NDArray[np.uint8 | np.int32]:
     """The largest value in every window of the last two coordinates, up to the size of images or of ``WINDOWS``."""
-    cells = abstraction.grid.cells if len(abstraction.grid.cells) > 1 else (1, *abstraction.grid.cells)
+    dims = abstraction.grid.num_coordinates
+    cells = abstraction.grid.cells if dims > 1 else (1, *abstraction.grid.cells)  # a line is a plane of one row
     found = np.minimum(values, np.iinfo(dtype).max).astype(dtype).reshape(cells)
-    first = _planar(images[0])
-    dims = len(cells)
-    sides = [int(first.counts_along(axis).max()) for axis in (dims - 2, dims - 1)]
+    sides = [int(images.counts_along(axis).max()) if axis >= 0 else 1 for axis in (dims - 2, dims - 1)]
     high, wide = (max(1, min(side, n)) for side, n in zip(sides, cells[-2:], strict=True))
     while high * wide * found.nbytes > WINDOWS and high * wide > 1:
         high, wide = (high // 2, wide) if high > wide else (high, wide // 2)
@@ -108,19 +105,3 @@ def _tables(
         for j in range(wide):
             np.maximum(tables[i - 1, j], np.roll(tables[0, j], -i, axis=-2), out=tables[i, j])
     return tables.reshape(high, wide, -1)
-
-
-def _planar(images: Images) -> Images:
-    """Images of a one-dimensional grid, as those of a plane with a single row; others unchanged."""
-    if images.stride.shape[0] > 1:
-        return images
-    size, outcomes = images.counts.size, images.start.shape[1]
-    ended = images.counts.dtype.type(np.iinfo(images.counts.dtype).max)
-    sign = np.where(images.counts == ended, ended, 1).astype(images.counts.dtype)
-    return images._replace(
-        low=np.concatenate([np.zeros(size, images.low.dtype), images.low]),
-        counts=np.concatenate([sign, images.counts]),
-        start=np.concatenate([images.start, images.start + size]).reshape(2, outcomes),
-        stride=np.array([[0, images.stride[0, 0]], [0, images.stride[0, 0]]]),
-        damage_stride=np.array([0, images.damage_stride[0]]),
-    )

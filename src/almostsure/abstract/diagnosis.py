@@ -151,22 +151,20 @@ def explain(minimal: UpperBudget, state: int | Sequence[float] | None) -> Diagno
 
 
 def _move(minimal: UpperBudget, cell: int) -> Move:
-    abstraction, grid = minimal.abstraction, minimal.abstraction.grid
+    abstraction = minimal.abstraction
     found = ranges_from(abstraction, cells_of(abstraction, np.array([cell])))
-    best: tuple[float, float, Move] | None = None
+    moves: list[tuple[float, float, Move]] = []
     for p, pattern in enumerate(abstraction.patterns.sequences):
         bad, move = 0.0, Move(cell=cell, pattern=pattern, next_cell=OUTSIDE, drifted=None)
         for q in range(p * found.boxes, (p + 1) * found.boxes):
-            low = [int(found.low[j][q].reshape(-1)[0]) for j in range(grid.num_coordinates)]
-            count = [int(found.counts[j][q].reshape(-1)[0]) for j in range(grid.num_coordinates)]
+            low, count = ([int(along[q].flat[0]) for along in part] for part in (found.low, found.counts))
+            if count[0] == np.iinfo(found.counts[0][q].dtype).max:
+                continue  # the goal is reached
             share, after, drifted = _bad_part(minimal, low, count)
             if share > bad:
                 bad, move = share, replace(move, next_cell=after, drifted=drifted)
-        off = _off_centre(grid, move.next_cell)
-        if best is None or (bad, off) < best[:2]:
-            best = bad, off, move
-    assert best is not None  # there is a pattern
-    return best[2]
+        moves.append((bad, _off_centre(abstraction.grid, move.next_cell), move))
+    return min(moves, key=lambda found: found[:2])[2]
 
 
 def _off_centre(grid: Grid, cell: int) -> float:
@@ -181,8 +179,6 @@ def _bad_part(minimal: UpperBudget, low: list[int], count: list[int]) -> tuple[f
     grid = minimal.abstraction.grid
     if 0 in count:
         return 2.0, OUTSIDE, count.index(0) if count.count(0) == 1 else None
-    if (np.iinfo(np.uint8).max in count and max(grid.cells) < np.iinfo(np.uint8).max) or max(count) > max(grid.cells):
-        return 0.0, OUTSIDE, None  # the goal is reached
     axes = [(a + np.arange(n)) % size for a, n, size in zip(low, count, grid.cells, strict=True)]
     bad = minimal.of_state.reshape(grid.cells)[np.ix_(*axes)] == INFINITE
     if not bad.any():
@@ -219,14 +215,11 @@ def longer_patterns(abstraction: Abstraction) -> Patterns | None:
 
 def _try(abstraction: Abstraction, cell: int, change: str, finer: int, patterns: Patterns) -> Try:
     """Solve in a window around a cell, or in the whole box if that is small enough."""
-    grid = abstraction.grid
-    side = (WINDOW ** (1 / grid.num_coordinates)) / finer
-    wanted = np.array(grid.cells, np.float64)
-    while np.prod(np.minimum(wanted, grid.cells)) * finer**grid.num_coordinates > WINDOW and wanted.max() > side:
-        wanted = np.maximum(wanted * 0.9, min(side, wanted.min()))
-    sizes = np.minimum(np.ceil(wanted), grid.cells).astype(int)
+    grid, sizes = abstraction.grid, np.array(abstraction.grid.cells)
+    if grid.num_cells * finer**grid.num_coordinates > WINDOW:
+        sizes = np.minimum(sizes, max(1, int(WINDOW ** (1 / grid.num_coordinates) / finer)))
     index = np.array(np.unravel_index(cell, grid.cells))
-    first = np.clip(index - sizes // 2, 0, np.array(grid.cells) - sizes)
+    first = np.clip(index - sizes // 2, 0, grid.cells - sizes)
     low = [edges[a] for edges, a in zip(grid.edges, first, strict=True)]
     high = [edges[a + n] for edges, a, n in zip(grid.edges, first, sizes, strict=True)]
     around = [axis for axis in grid.periodic if sizes[axis] == grid.cells[axis]]

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from almostsure.abstract.compiled.ranges import ranges
 from almostsure.arguments import names_right_word, whole
 from almostsure.errors import ArgumentError, ModelError, UnknownName
+from almostsure.kernels import plain
 from almostsure.memory import available, require
 from almostsure.model.arrays import frozen
 from almostsure.wording import brief, counted
@@ -114,29 +116,21 @@ class Grid:
 
     # ------------------------------------------------------------------ points and cells
 
-    def index(self, points: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """The cell indices of points, [n, coordinates], and a mask of the points in the box."""
+    def cells_of(self, points: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """The cells of points, [n, coordinates]; OUTSIDE (−1) for those outside the box or NaN."""
         at = np.asarray(points, np.float64)
         if at.ndim != 2 or at.shape[1] != self.num_coordinates:
             raise ModelError(
                 f"points must have {counted(self.num_coordinates, 'coordinate')} each ({', '.join(self.names)}); "
                 f"got an array of shape {list(at.shape)}"
             )
-        indices, inside = np.empty(at.shape, np.int64), np.ones(len(at), np.bool_)
+        cells, inside = np.zeros(len(at), np.int64), np.ones(len(at), np.bool_)
         for axis, edges in enumerate(self.edges):
-            value = at[:, axis]
-            if axis in self.periodic:
-                value = self.unwound(axis, value)
+            value = self.unwound(axis, at[:, axis]) if axis in self.periodic else at[:, axis]
             inside &= (value >= edges[0]) & (value <= edges[-1])  # NaN is not
-            found = np.searchsorted(edges, value, side="right") - 1
-            indices[:, axis] = np.clip(found, 0, self.cells[axis] - 1)
-        return indices, inside
-
-    def cells_of(self, points: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """The cells of points, [n, coordinates]; OUTSIDE (−1) for those outside the box or NaN."""
-        indices, inside = self.index(points)
-        flat = np.ravel_multi_index(tuple(indices.T), self.cells).astype(np.int64)
-        return np.where(inside, flat, OUTSIDE)
+            along = np.searchsorted(edges, value, side="right") - 1
+            cells = cells * self.cells[axis] + np.clip(along, 0, self.cells[axis] - 1)
+        return np.where(inside, cells, OUTSIDE)
 
     def cell(self, point: Sequence[float]) -> int:
         """The cell of one point; OUTSIDE (−1) if it lies outside the box."""
@@ -187,23 +181,13 @@ class Grid:
         """The cells that a box touches, ascending.  The part of it outside the grid's box is ignored."""
         axes = []
         for axis, edges in enumerate(self.edges):
-            inside = edges[0] <= low[axis] and high[axis] <= edges[-1]
-            if axis in self.periodic and not inside:
-                axes.append(self._around(axis, low[axis], high[axis]))
-                continue
-            first, last = np.searchsorted(edges, (low[axis], high[axis]), side="right") - 1
-            first = min(first, self.cells[axis] - 1) if low[axis] <= edges[-1] else first  # the last cell is closed
-            axes.append(np.arange(max(first, 0), min(last, self.cells[axis] - 1) + 1))
+            ends, around = np.array([[low[axis]], [high[axis]]], np.float64), axis in self.periodic
+            if not around:
+                ends = np.clip(ends, edges[0], edges[-1]) if ends[0] <= edges[-1] and ends[1] >= edges[0] else ends
+            first, count = np.zeros((2, 1), np.int64)
+            plain(ranges)(*ends, edges, around, False, first, count)
+            axes.append((first + np.arange(count[0])) % self.cells[axis])
         return np.sort(np.ravel_multi_index(np.ix_(*axes), self.cells).ravel()).astype(np.int64)
-
-    def _around(self, axis: int, low: float, high: float) -> npt.NDArray[np.intp]:
-        """The cells of a periodic coordinate that the interval [low, high] touches, or nearly touches."""
-        edges, period = self.edges[axis], self.high[axis] - self.low[axis]
-        slack = TURN * period
-        begin = low - slack - period * np.floor((low - slack - edges[0]) / period)
-        end = begin + (high - low) + 2 * slack
-        turns = ((edges[1:] >= begin - shift) & (edges[:-1] <= end - shift) for shift in (-period, 0.0, period))
-        return np.flatnonzero(np.logical_or.reduce(list(turns)))
 
     def describe(self, cell: int) -> str:
         """A cell in words, for messages."""

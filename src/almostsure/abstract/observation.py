@@ -56,14 +56,12 @@ class Observation:
 
     def states(self, axis: int, seen: Interval) -> Interval:
         """The states whose observation may lie in ``seen``."""
-        extra = self.margin[axis] + self.turn[axis]
+        extra, unit = self.margin[axis] + self.turn[axis], 0.0
         if self.rounded:
-            low = seen.low - (np.abs(seen.low) * (2 * HALF_UNIT) + LEAST + extra)
-            high = seen.high + (np.abs(seen.high) * (2 * HALF_UNIT) + LEAST + extra)
-        elif extra == 0:
+            extra, unit = extra + LEAST, 2 * HALF_UNIT
+        if extra == 0:
             return seen
-        else:
-            low, high = seen.low - extra, seen.high + extra
+        low, high = (end + sign * (np.abs(end) * unit + extra) for sign, end in ((-1, seen.low), (1, seen.high)))
         return Interval(down(low), up(high))
 
     def observed(self, axis: int, states: Interval) -> Interval:

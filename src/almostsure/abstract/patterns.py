@@ -83,12 +83,10 @@ class Patterns:
 
         ``safe`` is [size, patterns], and ``begun`` [size, rests].
         """
-        allowed = np.zeros((len(safe), self.num_actions), np.bool_)
-        for action in range(self.num_actions):
-            allowed[:, action] = safe[:, self.first == action].any(axis=1) | begun[:, self.rest_first == action].any(
-                axis=1
-            )
-        return allowed
+        actions = range(self.num_actions)
+        begins = [safe[:, self.first == action].any(axis=1) for action in actions]
+        continues = [begun[:, self.rest_first == action].any(axis=1) for action in actions]
+        return np.stack(begins, axis=1) | np.stack(continues, axis=1)
 
     def after(self, safe: Bools, begun: Bools, actions: Ints) -> Bools:
         """The rests that remain after ``actions``, [size, rests]."""

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from almostsure.budget.certificate import show
 from almostsure.budget.minimal import INFINITE
-from almostsure.cli.output import clean, console, say
+from almostsure.cli.output import clean, console, put, say
 from almostsure.model.mdp import MDP, Ints
 from almostsure.model.show.draw import NO_STATE, cells
 from almostsure.policy.play import likeliest_run
@@ -23,7 +25,7 @@ ROCK, TRAP, WATER, WAY, HURT = 240, 52, 25, 28, 160
 PLAIN = -1  # no colour
 HURTS = "~123456789"
 TALLEST = 60  # rows of a map that are drawn
-INDENT = 2
+INDENT, GAP = 2, 3  # blanks before maps, and between them
 
 Look = Callable[[int, str], tuple[str, int]]  # state (NO_STATE for none) and map character → symbol and colour
 
@@ -46,10 +48,10 @@ def draw_maps(mdp: MDP, looks: Sequence[tuple[str, Look]], *, introduction: str 
     pictures = [(title, _picture(rows, look, width)) for title, look in looks]
     if labelled and (labels := _labelled(pictures[0][1], width)):
         pictures = [("", labels)]
-    across = max(len(rows[0]) * width, *(len(title) for title, _ in pictures)) + 3
-    beside = max(1, (console().width - INDENT + 3) // across)
+    across = max(len(rows[0]) * width, *(len(title) for title, _ in pictures)) + GAP
+    beside = max(1, (console().width - INDENT + GAP) // across)
     for first in range(0, len(pictures), beside):
-        _print_beside(pictures[first : first + beside], across)
+        _print_beside(pictures[first : first + beside])
     return True
 
 
@@ -88,18 +90,12 @@ def _labelled(lines: list[Text], width: int) -> list[Text] | None:
     return [*heads, *(Text.assemble((f"r{row}".ljust(room), "dim"), line) for row, line in enumerate(lines))]
 
 
-def _print_beside(pictures: list[tuple[str, list[Text]]], across: int) -> None:
+def _print_beside(pictures: list[tuple[str, list[Text]]]) -> None:
+    grid = Table.grid(padding=(0, GAP, 0, 0))
     if any(title for title, _ in pictures):
-        titles = "".join(clean(title).ljust(across) for title, _ in pictures)
-        console().print(Text(" " * INDENT + titles.rstrip(), style="bold"))
-    for lines in zip(*(lines for _, lines in pictures), strict=True):
-        whole = Text(" " * INDENT)
-        for at, line in enumerate(lines):
-            whole.append_text(line)
-            if at + 1 < len(lines):
-                whole.append(" " * (across - line.cell_len))
-        console().print(whole, no_wrap=True, crop=True)
-    console().print()
+        grid.add_row(*(Text(clean(title), style="bold") for title, _ in pictures))
+    grid.add_row(*(Text("\n").join(lines) for _, lines in pictures))
+    put(Padding(grid, (0, 0, 1, INDENT), expand=False))
 
 
 def terrain(state: int, symbol: str) -> tuple[str, int]:

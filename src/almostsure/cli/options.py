@@ -13,13 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
-from almostsure.errors import ArgumentError, FileError
-from almostsure.files import MODELS, TENSORS, atomic_write
+from almostsure.errors import ArgumentError
+from almostsure.files import MODELS, TENSORS, atomic_write, target_of
 from almostsure.model.build.examples import example_names
 
 ENVIRONMENTS = ("gym:FrozenLake-v1", "gym:CliffWalking-v1", "gym:Taxi-v4", "gym:almostsure/Warehouse-v0")  # completed
 PICTURES = (".png", ".pdf", ".svg")
-LONGEST_NAME = 255  # the most bytes of a file name
 
 # ---------------------------------------------------------------------- completion
 
@@ -33,13 +32,6 @@ def complete_model(incomplete: str) -> Iterator[str]:
 def complete_result(incomplete: str) -> Iterator[str]:
     """The files of budgets, shields and policies that begin with ``incomplete``."""
     yield from complete_file(incomplete, TENSORS)
-
-
-def complete_learner(incomplete: str) -> Iterator[str]:
-    """The learners of ``compare`` that begin with ``incomplete``."""
-    from almostsure.learn.learners import learners
-
-    yield from (name for name in learners if name.startswith(incomplete))
 
 
 def complete_file(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
@@ -154,17 +146,6 @@ def check_output(path: Path | None, *endings: str) -> None:
     """Raise, before any work is done, if a file could not be written or has the wrong ending."""
     if path is None:
         return
-    folder = os.path.dirname(os.path.realpath(path))
-    why = ""
-    if os.path.isdir(path):
-        why = "it is a folder. Choose another name"
-    elif not os.path.isdir(folder):
-        why = f"there is no folder {folder!r}. Make it first"
-    elif not os.access(folder, os.W_OK):
-        why = f"the folder {folder!r} is not writable"
-    elif len(os.fsencode(path.name)) > LONGEST_NAME:
-        why = "the name is too long"
-    if why:
-        raise FileError(f"cannot write {str(path)!r}: {why}.", path=path)
+    target_of(path)
     if path.suffix.lower() not in endings:
         raise ArgumentError(f"the name of the output must end in {' or '.join(endings)}; got {str(path)!r}.")

@@ -9,15 +9,13 @@ schema of the objects, and a test compares them.
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NoReturn
 
-import numpy as np
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -26,11 +24,13 @@ from almostsure.budget.minimal import INFINITE
 from almostsure.exports import package_version
 from almostsure.model.mdp import MDP
 from almostsure.model.naming import shown
+from almostsure.wording import as_json
 
 BAR = 30  # the width of a bar
 NARROW = 60  # the width of a terminal below which table rows become blocks instead of being wrapped
 PADDING = 2  # the distance between columns of a table
 WIDEST = 10_000
+LONGEST = 16  # the most rows of a table that may be cut
 MOST = 10_000  # the longest list with one entry per state; for larger models, -o writes it to a file
 
 
@@ -78,10 +78,10 @@ _begun: list[bool] = []  # not empty once something has been printed
 def say(text: str = "", *, style: str = "") -> None:
     """Print a line, or a paragraph wrapped at the terminal's width."""
     _begun.append(True)
-    _print(Text(clean_lines(text), style=style))
+    put(Text(clean_lines(text), style=style))
 
 
-def _print(what: Table | Text) -> None:
+def put(what: RenderableType) -> None:
     """Print something; if there is no terminal, without the trailing blanks that Rich leaves."""
     if console().is_terminal:
         console().print(what)
@@ -109,7 +109,7 @@ def next_step(*commands: str, note: str = "") -> None:
     console().print(line, soft_wrap=True)  # so that a command can be copied
 
 
-def facts(rows: Sequence[tuple[str, object]]) -> None:
+def facts(*rows: tuple[str, object]) -> None:
     """Print pairs of a name and a value, aligned, without those whose value is None."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
@@ -118,15 +118,21 @@ def facts(rows: Sequence[tuple[str, object]]) -> None:
         if value is not None:
             grid.add_row(Text(clean(name)), value if isinstance(value, Text) else Text(clean_lines(value)))
     if grid.rows:
-        _print(grid)
+        put(grid)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = (), cut: bool = False
+) -> None:
     """Print a table; the columns in ``right`` are aligned to the right.
 
     If it does not fit, its cells are wrapped; on a narrow terminal, or if words would have to be broken, each row
-    becomes a block.
+    becomes a block.  With ``cut``, only the first and last of many rows are shown, and a line says so.
     """
+    if cut and len(rows) > LONGEST:
+        table(head, [*rows[: LONGEST - 3], ("…", *[""] * (len(head) - 1)), *rows[-3:]], right=right)
+        say(f"{LONGEST} of {len(rows):,} rows are shown; --json has all", style="dim")
+        return
     cells = [list(map(_cell, row)) for row in (head, *rows)]
     widths = _widths(cells, console().width - PADDING * (len(head) - 1))
     if widths is None:
@@ -137,7 +143,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, right: Seque
         result.add_column(name, justify="right" if at in right else "left", width=width)
     for row in cells[1:]:
         result.add_row(*row)
-    _print(result)
+    put(result)
 
 
 def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
@@ -163,7 +169,7 @@ def _blocks(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
             console().print()
         if str(title):
             console().print(Text(clean(title), style="bold"))
-        facts([(f"  {name}", _cell(cell)) for name, cell in zip(head[1:], others, strict=True) if str(cell)])
+        facts(*((f"  {name}", _cell(cell)) for name, cell in zip(head[1:], others, strict=True) if str(cell)))
 
 
 def _cell(value: object) -> Text:
@@ -193,7 +199,7 @@ def prepare_streams() -> None:
 def emit(command: str, model: dict[str, Any] | None, **results: Any) -> None:
     """Print the JSON object of a command."""
     content = {"command": command, "version": package_version(), "model": model, **results}
-    sys.stdout.write(json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(as_json(content), indent=2, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
@@ -206,18 +212,3 @@ def described(name: str, mdp: MDP) -> dict[str, Any]:
 def need(value: int) -> int | str:
     """A minimal budget; ``"inf"`` if no finite one suffices."""
     return "inf" if value == INFINITE else int(value)
-
-
-def plain(value: Any) -> Any:
-    """The value in types of JSON."""
-    if isinstance(value, dict):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return value if value is None or isinstance(value, bool | int | float) else str(value)

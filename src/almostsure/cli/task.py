@@ -32,7 +32,7 @@ from almostsure.model.source import as_model, model_of_environment, read_constan
 from almostsure.wording import counted
 
 OWN = "gym:almostsure/"  # environments of this package, which have a model
-MOST_OFFERED = 200  # the most completions of a state name
+MOST_OFFERED = 200  # the most completions of a name
 NO_NAME = "almostsure_has_no_such_name"  # a damage that does not exist, for an error that lists those that do
 LONGEST_NUMBER = 18  # the most digits of a state number
 COMMENT = re.compile(r"//.*")  # in a PRISM program
@@ -277,7 +277,7 @@ def _name_or_number(text: str, names: Sequence[str] | None) -> int | str:
 
 def complete_state(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     """The states of the model on the command line that begin with ``incomplete``."""
-    return islice(_names_before(ctx, "state_names", incomplete), MOST_OFFERED)
+    return _names_before(ctx, "state_names", incomplete)
 
 
 def complete_action(ctx: typer.Context, incomplete: str) -> Iterator[str]:
@@ -294,7 +294,7 @@ def _names_before(ctx: typer.Context, kind: str, incomplete: str) -> Iterator[st
         names = getattr(task.mdp, kind) or ()
     except Exception:
         return
-    yield from (name for name in names if name.startswith(incomplete))
+    yield from islice((name for name in names if name.startswith(incomplete)), MOST_OFFERED)
 
 
 # ---------------------------------------------------------------------- budgets

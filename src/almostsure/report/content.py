@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 import platform
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,6 @@ from almostsure.exports import package_version
 from almostsure.plan.tradeoff.frontiers import Frontier
 from almostsure.report.episodes import distributions, recorded, visited_states
 from almostsure.report.frames import PNG, Album
-from almostsure.report.packing import number
 from almostsure.report.states import cut, described_states, highest, shown_layers, state_data
 from almostsure.report.study import Plan, Study
 from almostsure.report.views import view_data
@@ -69,7 +67,7 @@ def _curve(study: Study, layers: list[int]) -> list[list[Any]]:
     """Budgets and their best returns: of all solved budgets, or of those on the slider."""
     curve = study.by_budget.curve
     budgets = range(curve.size) if curve.size <= MOST_POINTS else [k for k in layers if k < curve.size]
-    return [[k, number(float(curve[k]))] for k in budgets]
+    return [[k, curve[k]] for k in budgets]
 
 
 def _model(study: Study) -> dict[str, Any]:
@@ -113,8 +111,8 @@ def _plan(plan: Plan, budget: int) -> dict[str, Any]:
         "constraint": str(plan.constraint),
         "limit": getattr(plan.constraint, "limit", None),
         "risk": getattr(plan.constraint, "risk", None),
-        "value": number(plan.value),
-        "played": number(plan.evaluation.expected_return if plan.evaluation is not None else math.nan),
+        "value": plan.value,
+        "played": None if plan.evaluation is None else plan.evaluation.expected_return,
         "problem": sentence(plan.problem),
         "randomised": plan.policy is not None and not plan.policy.is_deterministic,
         "stationary": plan.policy is not None and plan.policy.is_stationary,
@@ -124,17 +122,17 @@ def _plan(plan: Plan, budget: int) -> dict[str, Any]:
         possible = np.flatnonzero(plan.evaluation.damage_distribution > 0)
         unlisted = plan.evaluation.beyond > 0 or plan.evaluation.endless > 0
         result |= {
-            "meanDamage": number(plan.evaluation.expected_damage),
-            "overspends": number(plan.evaluation.exceeds(budget)),
+            "meanDamage": plan.evaluation.expected_damage,
+            "overspends": plan.evaluation.exceeds(budget),
             "worst": int(possible.max()) if possible.size and not unlisted else None,
-            "ends": number(plan.evaluation.ends),
+            "ends": plan.evaluation.ends,
         }
     elif plan.episodes is not None:
         result |= {
-            "meanDamage": number(float(plan.episodes.damages.mean())),
-            "overspends": 0.0 if plan.kind == "assured" else number(float(plan.episodes.overspent.mean())),
+            "meanDamage": plan.episodes.damages.mean(),
+            "overspends": 0.0 if plan.kind == "assured" else plan.episodes.overspent.mean(),
             "worst": int(plan.episodes.damages.max()),
-            "ends": number(float(1 - plan.episodes.truncated.mean())),
+            "ends": 1 - plan.episodes.truncated.mean(),
         }
     return result
 
@@ -142,10 +140,7 @@ def _plan(plan: Plan, budget: int) -> dict[str, Any]:
 def _frontier(found: Frontier | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    return {
-        name: [number(float(x)) for x in getattr(found, name)]
-        for name in ("budgets", "assured", "limits", "expected", "risks", "chance")
-    }
+    return {name: getattr(found, name) for name in ("budgets", "assured", "limits", "expected", "risks", "chance")}
 
 
 def _left_out(study: Study, described: int) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from almostsure.model.mdp import Floats
 from almostsure.policy.simulation.episodes import Episodes
 from almostsure.report.frames import Album
-from almostsure.report.packing import number, pack
+from almostsure.report.packing import pack
 from almostsure.report.study import Plan, Study
 
 LONGEST = 1_000  # recorded steps of an episode
@@ -60,9 +60,9 @@ def _record(kind: str, episodes: Episodes, episode: int, title: str, album: Albu
         "rewards": pack(path.rewards[:LONGEST]),
         "damages": pack(path.damages[:LONGEST]),
         "frames": None if frames is None else pack(frames),
-        "steps": int(path.actions.size),
-        "sum": {"return": number(float(episodes.returns[episode])), "damage": int(path.damages.sum())},
-        "ended": not bool(episodes.truncated[episode]),
+        "steps": path.actions.size,
+        "sum": {"return": episodes.returns[episode], "damage": path.damages.sum()},
+        "ended": not episodes.truncated[episode],
     }
 
 
@@ -78,7 +78,7 @@ def distributions(study: Study) -> dict[str, Any]:
         {"kind": plan.kind, "damage": _damage_bars(plan, damage, starts), "return": _return_bars(plan.episodes, edges)}
         for plan, damage in zip(study.plans, damages, strict=True)
     ]
-    return {"starts": starts[:-1], "edges": [number(float(edge)) for edge in edges], "plans": plans}
+    return {"starts": starts[:-1], "edges": edges, "plans": plans}
 
 
 def _damage_distribution(plan: Plan) -> tuple[Floats, float] | None:
@@ -112,7 +112,7 @@ def _damage_bars(plan: Plan, damage: tuple[Floats, float] | None, starts: list[i
     shown[: probability.size] = probability[: shown.size]
     return {
         "probability": pack(np.maximum(np.add.reduceat(shown, starts[:-1]), 0.0)),
-        "beyond": float(max(0.0, probability[shown.size :].sum() + beyond)),
+        "beyond": max(0.0, probability[shown.size :].sum() + beyond),
         "exact": plan.evaluation is not None,
         "episodes": 0 if plan.episodes is None else len(plan.episodes),
     }
@@ -123,11 +123,11 @@ def _return_bars(episodes: Episodes | None, edges: Floats) -> dict[str, Any] | N
         return None
     count = np.histogram(np.clip(episodes.returns, edges[0], edges[-1]), edges)[0]
     return {
-        "share": (count / len(episodes)).tolist(),
+        "share": count / len(episodes),
         "episodes": len(episodes),
-        "mean": number(float(episodes.returns.mean())),
-        "cut": float(episodes.truncated.mean()),
-        "longest": int(episodes.lengths.max()),
+        "mean": episodes.returns.mean(),
+        "cut": episodes.truncated.mean(),
+        "longest": episodes.lengths.max(),
     }
 
 

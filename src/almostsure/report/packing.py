@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import re
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from almostsure.wording import as_json
 
 
 def pack(values: npt.ArrayLike) -> dict[str, str]:
@@ -25,15 +26,8 @@ def pack(values: npt.ArrayLike) -> dict[str, str]:
     return {"type": kind, "bytes": base64.b64encode(flat.tobytes()).decode("ascii")}
 
 
-def number(value: float) -> float | str | None:
-    """A float as JSON: None for NaN, a string for an infinity."""
-    if math.isnan(value):
-        return None
-    return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
-
-
 def to_script(data: Any) -> str:
     """JSON that cannot end its ``<script>`` element, open a comment or break a line, whatever names it contains."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(as_json(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     text = re.sub("[<>&\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")  # a lone surrogate becomes its escape

@@ -67,13 +67,9 @@ def described_states(study: Study, visited: Iterable[int]) -> Ints:
 
 def sampled_levels(minimal: MinimalBudget) -> list[list[int]]:
     """Some states of each minimal budget, as examples."""
-    levels, firsts = np.unique(minimal.of_state, return_index=True)
+    levels = np.unique(minimal.of_state)
     shown = np.unique(np.linspace(0, levels.size - 1, min(levels.size, MOST_LEVELS)).round().astype(int))
-    windows = (
-        (level, first, minimal.of_state[first : first + 100_001])
-        for level, first in zip(levels[shown], firsts[shown], strict=True)
-    )
-    return [(first + np.flatnonzero(window == level)[:PER_LEVEL]).tolist() for level, first, window in windows]
+    return [np.flatnonzero(minimal.of_state == level)[:PER_LEVEL].tolist() for level in levels[shown]]
 
 
 # ---------------------------------------------------------------------- their data

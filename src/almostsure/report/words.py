@@ -6,7 +6,7 @@ import math
 
 from almostsure.budget.minimal import INFINITE
 from almostsure.model.mdp import MDP
-from almostsure.plan.constraints import Chance, Expected
+from almostsure.plan.constraints import Expected
 from almostsure.plan.instead import instead
 from almostsure.plan.tradeoff.curve import no_sure_end
 from almostsure.report.study import SAME, Plan, Study
@@ -68,7 +68,7 @@ def facts(study: Study) -> list[dict[str, str]]:
         and expected.evaluation.exceeds(study.budget) > TINY
         and assured.policy is not None
     ):
-        note = f"of the runs overspend if {_limit(expected):,.12g}{_discounted(study)} only limits the average"
+        note = "of the runs overspend if damage is only limited on average"
         result.append(_fact("Without the guarantee", percent(expected.evaluation.exceeds(study.budget)), note))
     return result
 
@@ -98,12 +98,6 @@ def sentence(text: str) -> str:
 
 def _fact(label: str, value: str, note: str) -> dict[str, str]:
     return {"label": label, "value": value, "note": note}
-
-
-def _limit(plan: Plan) -> float:
-    if not isinstance(plan.constraint, Expected):
-        raise TypeError(f"only a constraint on the average has a limit; got {plan.constraint!r}")
-    return plan.constraint.limit
 
 
 def _about_budget(study: Study) -> list[str]:
@@ -152,20 +146,18 @@ def _about_others(study: Study) -> list[str]:
     for plan in study.plans[1:]:
         if plan.policy is None or plan.evaluation is None or assured.policy is None:
             continue
-        excess = _excess(plan.evaluation.exceeds(study.budget), study)
-        value = f"{show(plan.value)}{_difference(plan, assured)}"
-        result.append(f"{_described(plan, study)} returns {value}, and {excess}.")
+        over = f"exceeds {study.budget:,} in {percent(plan.evaluation.exceeds(study.budget))} of its runs"
+        result.append(f"{_described(plan, study)} returns {show(plan.value)}{_difference(plan, assured)}, and {over}.")
     return result
 
 
 def _described(plan: Plan, study: Study) -> str:
     """A plan by its constraint, and its mean damage if that is less than its limit."""
-    if isinstance(plan.constraint, Chance):
-        risk = percent(plan.constraint.risk)
-        return f"The best policy that exceeds {study.budget:,} with probability at most {risk}"
+    if not isinstance(plan.constraint, Expected):
+        return f"The best policy with {plan.constraint}"
     taken = math.nan if plan.evaluation is None else plan.evaluation.discounted_damage
-    slack = f" takes {show(taken)}," if taken < _limit(plan) - ROUNDED else ""
-    return f"The best policy with at most {_limit(plan):,.12g}{_discounted(study)} damage on average{slack}"
+    slack = f" takes {show(taken)}," if taken < plan.constraint.limit - ROUNDED else ""
+    return f"The best policy with at most {plan.constraint.limit:,.12g}{_discounted(study)} damage on average{slack}"
 
 
 def _discounted(study: Study) -> str:
@@ -180,12 +172,6 @@ def _difference(plan: Plan, assured: Plan) -> str:
     return f" ({show(abs(gain))} {'more' if gain > 0 else 'less'})"
 
 
-def _excess(over: float, study: Study) -> str:
-    if over < TINY:
-        return f"exceeds {study.budget:,} in {'no run' if over <= 0 else 'almost no run'} either"
-    return f"exceeds {study.budget:,} in {percent(over)} of its runs"
-
-
 def _about_learning(study: Study) -> list[str]:
     origin = study.mdp.origin
     rest = "; returns and probabilities are estimates from observed frequencies" if origin.counted else ""
@@ -196,13 +182,8 @@ def _about_model(study: Study) -> list[str]:
     counts = study.minimal.histogram()
     infinite = counts.get(INFINITE, 0)
     safe = sum(count for need, count in counts.items() if need <= study.budget)
-    size = study.mdp.num_states
-    if size == 1:
-        return ["The model has one state."]
     starts = study.mdp.initial_states.size
-    how_many = "all are" if safe == size else "1 is" if safe == 1 else f"{safe:,} are"
-    text = f"Of {counted(size, 'state')}, {how_many} safe with {study.budget:,} left"
+    text = f"Safe with {study.budget:,} left: {safe:,} of {counted(study.mdp.num_states, 'state')}"
     if infinite:
-        are = "is" if infinite == 1 else "are"
-        text += f"; {infinite:,} {are} not safe with any budget{study.mdp.origin.if_positive}"
+        text += f"; with no budget: {infinite:,}{study.mdp.origin.if_positive}"
     return [f"{text}.", *([f"Runs start in one of {starts:,} states; returns are averages over them."] * (starts > 1))]

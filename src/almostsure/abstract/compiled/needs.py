@@ -18,8 +18,7 @@ Rows = npt.NDArray[np.int32]
 def patterns_need(images: Images, shape: Ints, tables: Any, row: Rows, needs: Any, block: tuple[int, int]) -> None:
     """Fill in, for the finite cells of a block and every pattern, max over the outcomes of d + v.
 
-    ``needs`` is given as the largest number, which stays where that is ∞.  ``shape`` and the images have at least two
-    coordinates.
+    ``needs`` is given as the largest number, which stays where that is ∞.
     """
     n = shape.size
     lows, counts, starts, strides = images.low, images.counts, images.start, images.stride
@@ -73,10 +72,11 @@ def largest_in(tables: Any, shape: Ints, low: Ints, count: Ints, at: Ints) -> np
 
     ``tables[i − 1, j − 1]`` holds the largest value of the i × j cells of the last two coordinates from each cell on;
     longer sides are covered by several windows, the last of which overlaps.  The other coordinates are looped over,
-    with ``at`` as the counter.
+    with ``at`` as the counter.  A single coordinate is a plane of one row.
     """
     n = shape.size
-    high, wide = min(count[n - 2], tables.shape[0]), min(count[n - 1], tables.shape[1])
+    rows = count[n - 2] if n > 1 else np.int64(1)
+    high, wide = min(rows, tables.shape[0]), min(count[n - 1], tables.shape[1])
     worst, infinite = np.int64(0), np.int64(np.iinfo(tables.dtype).max)
     at[:] = 0
     while True:
@@ -85,9 +85,11 @@ def largest_in(tables: Any, shape: Ints, low: Ints, count: Ints, at: Ints) -> np
             along = low[j] + at[j]
             start = start * shape[j] + (along if along < shape[j] else along - shape[j])
         down = np.int64(0)
-        while down < count[n - 2]:
-            row = low[n - 2] + min(down, count[n - 2] - high)
-            row = start * shape[n - 2] + (row if row < shape[n - 2] else row - shape[n - 2])
+        while down < rows:
+            row = start
+            if n > 1:
+                row = low[n - 2] + min(down, rows - high)
+                row = start * shape[n - 2] + (row if row < shape[n - 2] else row - shape[n - 2])
             right = np.int64(0)
             while right < count[n - 1]:
                 column = low[n - 1] + min(right, count[n - 1] - wide)

@@ -1,11 +1,11 @@
-"""Sums, differences, products and absolute values of bounds, as compiled ufuncs: one pass over the data each.
+"""Sums and products of bounds, as compiled ufuncs: one pass over the data each.
 
 Rounding x down gives ``x − (|x| · 2⁻⁵² + 2⁻¹⁰²²)``, and rounding up the same with a plus.  A unit in the last place of
 x is at most ``|x| · 2⁻⁵²`` (or 2⁻¹⁰⁷⁴ for the smallest numbers), so the result lies at or below the float before x, and
 the exact value cannot be less.
 
-Exact results are not moved, so that a system at rest stays in its cell: sums and differences whose error is 0 (Knuth's
-two-sum computes it exactly, except on overflow, where it is NaN), and products by 0.
+Exact results are not moved, so that a system at rest stays in its cell: sums whose error is 0 (Knuth's two-sum computes
+it exactly, except on overflow, where it is NaN), and products by 0.
 """
 
 from __future__ import annotations
@@ -42,20 +42,6 @@ def add_up(a: float, b: float) -> float:
 
 
 @nb.vectorize(TWO, cache=True)
-def subtract_down(a: float, b: float) -> float:
-    """The difference, rounded down."""
-    x = a - b
-    return x if error_of_sum(a, -b, x) == 0 else x - (abs(x) * UNIT + LEAST)
-
-
-@nb.vectorize(TWO, cache=True)
-def subtract_up(a: float, b: float) -> float:
-    """The difference, rounded up."""
-    x = a - b
-    return x if error_of_sum(a, -b, x) == 0 else x + (abs(x) * UNIT + LEAST)
-
-
-@nb.vectorize(TWO, cache=True)
 def multiply_down(a: float, b: float) -> float:
     """The product, rounded down."""
     x = a * b
@@ -67,19 +53,3 @@ def multiply_up(a: float, b: float) -> float:
     """The product, rounded up."""
     x = a * b
     return x if x == 0 and (a == 0 or b == 0) else x + (abs(x) * UNIT + LEAST)
-
-
-@nb.vectorize(TWO, cache=True)
-def absolute_low(low: float, high: float) -> float:
-    """The least absolute value in [low, high]; NaN where a bound is."""
-    if low != low or high != high:
-        return low + high
-    return max(low, -high, 0.0)
-
-
-@nb.vectorize(TWO, cache=True)
-def absolute_high(low: float, high: float) -> float:
-    """The largest absolute value in [low, high]; NaN where a bound is."""
-    if low != low or high != high:
-        return low + high
-    return max(-low, high)

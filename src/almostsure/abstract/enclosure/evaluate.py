@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from almostsure.abstract.compiled import rounding
 from almostsure.abstract.enclosure.interval import FAR, Interval, Maybe
-from almostsure.abstract.enclosure.refusal import OURS, line_of
+from almostsure.abstract.enclosure.refusal import where_in_user_code
 from almostsure.abstract.enclosure.sharing import remembered
-from almostsure.abstract.grid import TURN
+from almostsure.abstract.grid import TURN, Grid
 from almostsure.errors import AlmostSureError, ModelError
 from almostsure.wording import counted
 
@@ -95,12 +95,12 @@ def harm(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[Damages
     """The largest damage of entering a state of the enclosure, and a mask of where no budget suffices."""
     if abstraction.unsafe is None:
         return np.zeros((), np.uint8), np.zeros((), np.bool_)
-    most = _harms(abstraction, state)[1]
+    most = harms(abstraction, state)[1]
     fatal = ~(most <= MOST_PER_STEP)  # NaN too
     return np.where(fatal, 0, most).astype(np.uint8), fatal
 
 
-def _harms(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[Array, Array]:
+def harms(abstraction: Abstraction, state: tuple[Interval, ...]) -> tuple[Array, Array]:
     """The least and the largest damage of entering a state of the enclosure."""
     assert abstraction.unsafe is not None
     ends = [_harm(call("unsafe", abstraction.unsafe, part)) for part in _in_box(abstraction, state)]
@@ -148,8 +148,7 @@ def _in_box(abstraction: Abstraction, state: tuple[Interval, ...]) -> list[tuple
     """An enclosure with periodic coordinates moved into the box; one that crosses the seam is cut into two parts."""
     parts = [state]
     for axis in abstraction.grid.periodic:
-        low, high = abstraction.grid.low[axis], abstraction.grid.high[axis]
-        turned = remembered(functools.partial(_turned, low, high), state[axis], key=(_turned, axis))
+        turned = remembered(_turned, abstraction.grid.low[axis], abstraction.grid.high[axis], state[axis])
         parts = [(*part[:axis], x, *part[axis + 1 :]) for part in parts for x in turned]
     return parts
 
@@ -178,9 +177,7 @@ def call(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     except AlmostSureError:
         raise
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        theirs = [frame for frame in frames if not frame.filename.startswith(OURS)]
-        at = line_of(theirs[-1].filename, theirs[-1].lineno or 0) if theirs else "its call"
+        at = where_in_user_code(traceback.extract_tb(error.__traceback__))
         kind = type(error).__name__
         raise ModelError(f"{name} must work on interval arrays; {kind} at {at}: {error}") from error
 
@@ -196,6 +193,18 @@ def next_states(abstraction: Abstraction, state: tuple[Interval, ...], action: i
 
 def _pushed(x: Interval, least: float, most: float) -> Interval:
     return x if least == most == 0 else Interval(rounding.add_down(x.low, least), rounding.add_up(x.high, most))
+
+
+def distance(grid: Grid, axis: int, x: Interval, y: Interval) -> npt.NDArray[np.float64]:
+    """The distance between intervals of one coordinate, up to whole periods; 0 where nothing is known."""
+    back: Any = 0.0  # whole periods
+    slack = 0.0
+    if axis in grid.periodic:
+        period = grid.high[axis] - grid.low[axis]
+        turns = np.round((x.low + x.high - y.low - y.high) / 2 / period)
+        back, slack = period * np.where(np.isfinite(turns), turns, 0.0), TURN * period
+    apart: npt.NDArray[np.float64] = np.fmax(x.low - y.high - back, y.low - x.high + back) - slack
+    return np.fmax(apart, 0.0)
 
 
 def check_function(abstraction: Abstraction) -> None:
@@ -230,26 +239,10 @@ def _check_period(
     later = evaluate(abstraction, (*state[:axis], state[axis] + period, *state[axis + 1 :]), action)
     for one, two in zip(once, later, strict=False):
         for j, (x, y) in enumerate(zip(one, two, strict=True)):
-            apart, width = (x.low + x.high - y.low - y.high) / 2, (x.high - x.low + y.high - y.low) / 2
-            if j in grid.periodic:
-                around = grid.high[j] - grid.low[j]
-                apart = apart - around * np.round(apart / around)
-            if (np.abs(apart) > width + TURN * (np.abs(x.low) + np.abs(y.low) + 1)).any():
+            if (distance(grid, j, x, y) > TURN * (np.abs(x.low) + np.abs(y.low) + 1)).any():
                 name = grid.names[axis]
                 raise ModelError(
                     f"{name} is periodic, so step must do the same at {name} + {period:g}; with action "
                     f"{action!r} it leads to another {grid.names[j]}. Write it with np.sin and np.cos, or begin with "
                     f"{name} - turn * np.floor(({name} - low) / turn), where turn = high - low."
                 )
-
-
-def harm_range(abstraction: Abstraction) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """The least and the largest damage of entering a state of each cell, [cells] each."""
-    from almostsure.abstract.enclosure.images import open_cells
-
-    state = open_cells(abstraction, 0, abstraction.grid.cells[0])
-    ends = _harms(abstraction, state) if abstraction.unsafe is not None else (np.zeros(()), np.zeros(()))
-    least, most = (
-        np.broadcast_to(np.minimum(end, 255), abstraction.grid.cells).reshape(-1).astype(np.uint8) for end in ends
-    )
-    return least, most

@@ -187,15 +187,12 @@ def _after(abstraction: Abstraction, outcome: Outcome, action: int) -> Iterator[
         hurt, fatal = harm(abstraction, state)
         if abstraction.forbidden is not None:
             fatal = fatal | in_forbidden(abstraction, state)
-        if abstraction.goal is None:
-            fatal = remembered(np.logical_or, outcome.forbidden, fatal)
-            yield Outcome(state, _sum(outcome.damage, hurt), fatal, outcome.ended)
-            continue
-        reached = in_goal(abstraction, state)
-        forbidden = outcome.forbidden | ((fatal | (hurt > 0)) & ~outcome.ended)
-        yield Outcome(
-            state, _sum(outcome.damage, (~outcome.ended).astype(np.uint8)), forbidden, outcome.ended | reached
-        )
+        ended = outcome.ended
+        if abstraction.goal is not None:
+            fatal, hurt = (fatal | (hurt > 0)) & ~ended, (~ended).astype(np.uint8)
+            ended = ended | in_goal(abstraction, state)
+        forbidden = remembered(np.logical_or, outcome.forbidden, fatal)
+        yield Outcome(state, _sum(outcome.damage, hurt), forbidden, ended)
 
 
 def _sum(damage: npt.NDArray[np.uint8], more: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -229,7 +226,7 @@ def _walk(
             longer = [p for p in group if len(sequences[p]) > depth + 1]
             if longer:
                 going_on.append((after, longer))
-            table.close()
+            table.closed = True
     for after, longer in going_on:
         yield from _walk(abstraction, after, depth + 1, longer)
 
@@ -238,9 +235,7 @@ def _indexed(abstraction: Abstraction, outcome: Outcome) -> tuple[list[Array], l
     """An outcome as ranges of cells: low and count per coordinate, and its damage."""
     lows, counts = [], []
     for axis in range(abstraction.grid.num_coordinates):
-        low, count = remembered(
-            functools.partial(_touched, abstraction, axis), outcome.state[axis], key=(_touched, axis)
-        )
+        low, count = remembered(_touched, abstraction, axis, outcome.state[axis])
         lows.append(low)
         counts.append(count)
     ended = counts[0].dtype.type(np.iinfo(counts[0].dtype).max)
@@ -357,11 +352,3 @@ def _buffer(stacks: list[_Stack]) -> Array:
         stack.views.append(np.moveaxis(flat[at : at + stack.size].reshape(*stack.full, -1), -1, 0))
         at += stack.size
     return flat
-
-
-def image_block(abstraction: Abstraction, first: int, last: int) -> Images:
-    """The images of the cells ``first … last − 1`` of the first coordinate."""
-    found = block_ranges(abstraction, first, last)
-    packed = Packed((last - first, *abstraction.grid.cells[1:]), first, found, last - first, sharing=True)
-    packed.put(found, first, last)
-    return packed.images()

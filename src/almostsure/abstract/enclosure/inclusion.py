@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.enclosure.evaluate import next_states
+from almostsure.abstract.enclosure.evaluate import distance, next_states
 from almostsure.abstract.enclosure.images import cells_of
 from almostsure.abstract.enclosure.interval import Interval
 from almostsure.errors import ModelError, ModelMismatch
@@ -81,14 +81,8 @@ def _meets(abstraction: Abstraction, state: tuple[Interval, ...], reached: Ints)
     inside, leaves = np.ones(reached.size, np.bool_), np.zeros(reached.size, np.bool_)
     for axis, x in enumerate(state):
         seen = shown.rounded_to(shown.observed(axis, x))
-        if axis in grid.periodic:
-            period = grid.high[axis] - grid.low[axis]
-            apart = (low[:, axis] + high[:, axis] - seen.low - seen.high) / 2
-            apart = np.abs(apart - period * np.round(apart / period))
-            width = (high[:, axis] - low[:, axis] + seen.high - seen.low) / 2
-            inside &= ~(apart > width * (1 + 1e-9) + 1e-9 * period)
-        else:
-            inside &= ~((seen.low > high[:, axis]) | (seen.high < low[:, axis]))
+        inside &= distance(grid, axis, seen, Interval(low[:, axis], high[:, axis])) == 0
+        if axis not in grid.periodic:
             leaves |= ~((seen.low >= grid.low[axis]) & (seen.high <= grid.high[axis]))
     return np.where(is_cell, inside, leaves)
 
@@ -96,27 +90,14 @@ def _meets(abstraction: Abstraction, state: tuple[Interval, ...], reached: Ints)
 def _outside(abstraction: Abstraction, before: Floats, action: int, after: Floats, *, observed: bool) -> Floats:
     """The distance of next states from the nearest of several enclosures, per coordinate; 0 inside."""
     axes, observation = range(before.shape[1]), abstraction.observation
-    points = tuple(Interval(before[:, j], before[:, j]) for j in axes)
+    points = tuple(Interval.of(before[:, j]) for j in axes)
     if observed:
         points = tuple(observation.states(j, point) for j, point in enumerate(points))
     outside = np.full(before.shape, np.inf)
     for state in next_states(abstraction, points, action):
         if observed:
             state = tuple(observation.rounded_to(observation.observed(j, x)) for j, x in enumerate(state))
-        gaps = np.stack([_gap(abstraction, j, state[j], after[:, j]) for j in axes], axis=1)
+        gaps = np.stack([distance(abstraction.grid, j, state[j], Interval.of(after[:, j])) for j in axes], axis=1)
         nearer = gaps.max(axis=1) < outside.max(axis=1)
         outside[nearer] = gaps[nearer]
     return outside
-
-
-def _gap(abstraction: Abstraction, axis: int, interval: Interval, value: Floats) -> Floats:
-    """The distance of values from their intervals; periodic coordinates are moved by whole periods first."""
-    low = np.where(np.isnan(interval.low), -np.inf, interval.low)  # nothing is known
-    high = np.where(np.isnan(interval.high), np.inf, interval.high)
-    slack = 0.0
-    if axis in abstraction.grid.periodic:
-        period = abstraction.grid.high[axis] - abstraction.grid.low[axis]
-        turns = np.round((value - (low + high) / 2) / period)
-        value = value - period * np.where(np.isfinite(turns), turns, 0.0)
-        slack = 1e-9 * period
-    return np.maximum(np.maximum(low - slack - value, value - high - slack), 0.0)

@@ -65,7 +65,7 @@ class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: Any) -> Maybe:
         if method != "__call__" or ufunc not in LOGIC:
             refuse(f"numpy.{ufunc.__name__}", "comparisons of intervals can only be combined by & | ^ ~ and np.where")
-        return remembered(lambda *values: LOGIC[ufunc](*map(Maybe.of, values)), *inputs, key=ufunc)  # type: ignore[no-any-return]
+        return remembered(combined, ufunc, *inputs)  # type: ignore[no-any-return]
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return array_function(function, args, kwargs)
@@ -78,6 +78,11 @@ class Maybe(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         refuse("the conversion to a NumPy array", "a comparison of intervals is not an array of booleans")
+
+
+def combined(ufunc: np.ufunc, *values: Any) -> Maybe:
+    """A logical function of results and booleans."""
+    return LOGIC[ufunc](*map(Maybe.of, values))
 
 
 LOGIC: dict[np.ufunc, Callable[..., Maybe]] = {}
@@ -205,7 +210,7 @@ def subtract(a: Any, b: Any) -> Interval:
     x, y = Interval.of(a), Interval.of(b)
     if is_number(y, 0.0):
         return x
-    return Interval(rounding.subtract_down(x.low, y.high), rounding.subtract_up(x.high, y.low))
+    return Interval(rounding.add_down(x.low, -y.high), rounding.add_up(x.high, -y.low))
 
 
 def multiply(a: Any, b: Any) -> Interval:
@@ -244,14 +249,9 @@ def of_corners(function: np.ufunc, x: Interval, y: Interval) -> Interval:
     return Interval(down(low), up(high))
 
 
-def negative(a: Interval) -> Interval:
-    """The negative; exact."""
-    return Interval(-a.high, -a.low)
-
-
 def absolute(a: Interval) -> Interval:
     """Absolute values; exact."""
-    return Interval(rounding.absolute_low(a.low, a.high), rounding.absolute_high(a.low, a.high))
+    return Interval(np.maximum(np.maximum(a.low, -a.high), 0.0), np.maximum(-a.low, a.high))
 
 
 def square(a: Interval) -> Interval:
@@ -345,11 +345,6 @@ def monotone_in_both(function: np.ufunc) -> Callable[[Any, Any], Interval]:
     return apply
 
 
-def sign(a: Interval) -> Interval:
-    """The sign; exact."""
-    return Interval(np.sign(a.low), np.sign(a.high))
-
-
 # ---------------------------------------------------------------------- comparisons and NumPy functions
 
 
@@ -401,7 +396,7 @@ FUNCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.subtract: subtract,
     np.multiply: multiply,
     np.divide: divide,
-    np.negative: negative,
+    np.negative: lambda a: Interval(-a.high, -a.low),
     np.positive: lambda a: a,
     np.absolute: absolute,
     np.fabs: absolute,
@@ -421,7 +416,7 @@ FUNCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.minimum: monotone_in_both(np.minimum),
     np.maximum: monotone_in_both(np.maximum),
     np.floor: lambda a: Interval(np.floor(a.low), np.floor(a.high)),
-    np.sign: sign,
+    np.sign: lambda a: Interval(np.sign(a.low), np.sign(a.high)),
     np.less: less,
     np.less_equal: less_equal,
     np.greater: lambda a, b: less(b, a),

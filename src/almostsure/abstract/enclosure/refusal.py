@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import linecache
-import sys
+from collections.abc import Iterable
 from pathlib import Path
+from traceback import FrameSummary, extract_stack
 from typing import NoReturn
 
 import numpy as np
 
 from almostsure.errors import ModelError
 
-OURS = str(Path(__file__).parents[1])
+OURS, NUMPY = str(Path(__file__).parents[1]), str(Path(np.__file__).parent)
 
 
 def refuse(operation: str, remedy: str) -> NoReturn:
@@ -21,16 +21,10 @@ def refuse(operation: str, remedy: str) -> NoReturn:
     )
 
 
-def where_in_user_code() -> str:
-    """The file, line and text of the innermost frame outside this package and NumPy."""
-    numpy = str(Path(np.__file__).parent)
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((OURS, numpy)):
-        frame = frame.f_back
-    return line_of(frame.f_code.co_filename, frame.f_lineno)
-
-
-def line_of(file: str, number: int) -> str:
-    """A line of code in words, for messages."""
-    text = linecache.getline(file, number).strip()
-    return f"{Path(file).name}, line {number}{f': {text}' if text else ''}"
+def where_in_user_code(frames: Iterable[FrameSummary] | None = None) -> str:
+    """The file, line and text of the innermost frame outside this package and NumPy, by default of the call stack."""
+    theirs = [frame for frame in frames or extract_stack() if not frame.filename.startswith((OURS, NUMPY))]
+    if not theirs:
+        return "its call"
+    file, text = Path(theirs[-1].filename).name, theirs[-1].line
+    return f"{file}, line {theirs[-1].lineno}{f': {text}' if text else ''}"

@@ -2,52 +2,46 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 
+@dataclass
 class Remembered:
     """Results by function and operands, these by identity.
 
     The actions of a system share much of their arithmetic: the cosine of an angle does not depend on the force.
-    Entries are added until :meth:`close`, after the first action: what it does not compute is not shared by all.
+    Entries are added until it is ``closed``, after the first action: what it does not compute is not shared by all.
     """
 
-    def __init__(self) -> None:
-        self.found: dict[Any, tuple[Any, Any]] = {}
-        self.closed = False
-
-    def close(self) -> None:
-        """Stop adding entries."""
-        self.closed = True
+    found: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
+    closed: bool = False
 
 
-class _Present(threading.local):
-    table: Remembered | None = None
-
-
-_PRESENT = _Present()
+PRESENT: ContextVar[Remembered | None] = ContextVar("PRESENT", default=None)  # each thread has its own
 
 
 @contextmanager
 def remembering() -> Iterator[Remembered]:
     """Inside this context, :func:`remembered` computes the same function of the same operands only once."""
-    _PRESENT.table = table = Remembered()
+    table = Remembered()
+    PRESENT.set(table)
     try:
         yield table
     finally:
-        _PRESENT.table = None
+        PRESENT.set(None)
         table.found.clear()
 
 
-def remembered(function: Callable[..., Any], *operands: Any, key: Any = None) -> Any:
+def remembered(function: Callable[..., Any], *operands: Any) -> Any:
     """``function(*operands)``; inside :func:`remembering`, from the cache if possible."""
-    table = _PRESENT.table
+    table = PRESENT.get()
     if table is None:
         return function(*operands)
-    name = (key or function, *((x,) if type(x) in (int, float) else id(x) for x in operands))
+    name = (function, *((x,) if type(x) in (int, float) else id(x) for x in operands))
     if name in table.found:
         return table.found[name][1]
     result = function(*operands)

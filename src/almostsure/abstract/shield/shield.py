@@ -11,14 +11,15 @@ the remaining budget; before the end, its rest is in the set.  Other patterns th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
 
-from almostsure.abstract.enclosure.evaluate import harm_range
+from almostsure.abstract.enclosure.evaluate import harms
+from almostsure.abstract.enclosure.images import open_cells
 from almostsure.abstract.enclosure.inclusion import reachable
 from almostsure.abstract.patterns import WORD
 from almostsure.abstract.shield.cells import Cells
@@ -58,7 +59,7 @@ class CellShield:
         self.space = Cells(minimal.abstraction)
         words = minimal.abstraction.patterns.words
         self.carries: tuple[str, ...] = ("remaining", *(f"_begun{w or ''}" for w in range(words)))
-        self._starts: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
+        self._begin_at = lru_cache(KEPT)(self._starts)
         patterns = minimal.abstraction.patterns
         self._moves = [
             [(q, int(patterns.rest_rest[q])) for q in range(len(patterns.rests)) if patterns.rest_first[q] == a]
@@ -161,8 +162,6 @@ class CellShield:
         bits, continued = _joined(begun), rests[a]
         if damage is not None:
             hurt = _damage(damage)
-        elif self.abstraction.goal is None and self.abstraction.unsafe is None:
-            hurt = 0
         else:
             unhurt = not left and (starts >> a & 1 or any(bits >> q & 1 for q, _ in self._moves[a]))
             hurt = int(self._known_damage(np.array([cell]), np.array([reached]), np.array([unhurt], np.bool_))[0])
@@ -170,7 +169,7 @@ class CellShield:
         for q, rest in self._moves[a]:
             if bits >> q & 1 and rest >= 0:
                 continued |= 1 << rest
-        if now < 0 or not (continued or self._need_of(reached) <= now):
+        if now < 0 or not (continued or self._needs_of(np.array([reached]))[0] <= now):
             self._mismatch(cell, a, reached, _why(now))
         return (reached, now, *_split(continued, self.abstraction.patterns.words))
 
@@ -250,22 +249,6 @@ class CellShield:
         needs[known] = self.minimal.of_state[states[known]]
         return needs
 
-    def _need_of(self, state: int) -> int:
-        """The need of one state; see :meth:`_needs_of`."""
-        if state >= self.abstraction.num_cells:
-            return 0 if state == self.space.end else INFINITE
-        return int(self.minimal.of_state[state])
-
-    def _safe_at(self, state: int, left: int) -> Ints:
-        """The numbers of the patterns that may begin in one state."""
-        table = self.minimal.needs
-        if state == self.space.end:
-            return np.arange(table.shape[1])
-        row = int(self.minimal.row[state]) if state < self.abstraction.num_cells else -1
-        if row < 0 or left < 0:
-            return np.arange(0)
-        return np.flatnonzero(table[row] <= min(left, np.iinfo(table.dtype).max - 1))
-
     def _safe(self, states: Ints, left: Ints) -> Bools:
         """The mask of the patterns that may begin, [n, patterns]."""
         row = np.where(states < self.abstraction.num_cells, states, 0)
@@ -282,22 +265,18 @@ class CellShield:
             safe[states == self.space.end] = True
         return safe
 
-    def _begin_at(self, cell: int, left: int) -> tuple[int, tuple[int, ...]]:
+    def _starts(self, cell: int, left: int) -> tuple[int, tuple[int, ...]]:
         """The actions that begin a safe pattern, and for each action the rests after it; both as bits."""
-        found = self._starts.get((cell, left))
-        if found is None:
-            patterns = self.abstraction.patterns
-            safe = self._safe_at(cell, left)
-            actions, rests = 0, [0] * patterns.num_actions
-            for first, rest in zip(patterns.first[safe].tolist(), patterns.rest[safe].tolist(), strict=True):
-                actions |= 1 << first
-                if rest >= 0:
-                    rests[first] |= 1 << rest
-            found = actions, tuple(rests)
-            if len(self._starts) >= KEPT:
-                self._starts.clear()
-            self._starts[cell, left] = found
-        return found
+        patterns, safe = (
+            self.abstraction.patterns,
+            self._safe(np.array([cell]), np.array([max(min(left, INFINITE), -1)]))[0],
+        )
+        actions, rests = 0, [0] * patterns.num_actions
+        for first, rest in zip(patterns.first[safe].tolist(), patterns.rest[safe].tolist(), strict=True):
+            actions |= 1 << first
+            if rest >= 0:
+                rests[first] |= 1 << rest
+        return actions, tuple(rests)
 
     def unclear(self, budget: int) -> int:
         """The number of cells that may be entered and do not determine the damage of entering them."""
@@ -307,9 +286,11 @@ class CellShield:
         return int(np.count_nonzero((least != most) & (self.minimal.of_state <= budget)))
 
     @cached_property
-    def _harms(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-        """The least and the largest damage of entering each cell."""
-        return harm_range(self.abstraction)
+    def _harms(self) -> list[npt.NDArray[np.uint8]]:
+        """The least and the largest damage of entering each cell, [cells] each, if there are unsafe states."""
+        cells = self.abstraction.grid.cells
+        ends = harms(self.abstraction, open_cells(self.abstraction, 0, cells[0]))
+        return [np.broadcast_to(np.minimum(end, 255), cells).reshape(-1).astype(np.uint8) for end in ends]
 
     def _known_damage(self, cells: Ints, reached: Ints, unhurt: Bools) -> npt.NDArray[np.float64]:
         """The damage of steps, as far as cells determine it; 0 for ``unhurt``, allowed steps with nothing remaining."""
@@ -339,7 +320,7 @@ class CellShield:
             why = f"the budget is overspent by {-remaining}."
         elif state == self.space.unknown:
             why = "nothing is known there. Narrow the start, or widen the box."
-        elif (need := self._need_of(state)) == INFINITE:
+        elif (need := self._needs_of(np.array([state]))[0]) == INFINITE:
             why = "no budget was proved to suffice there. Narrow the start, use finer cells or longer patterns."
         else:
             why = f"{need} would be needed."

@@ -19,8 +19,6 @@ from almostsure.wording import counted, percent
 if TYPE_CHECKING:
     from almostsure.abstract import UpperBudget
 
-LEVELS = 12  # rows of a table of budgets
-
 
 def abstract(
     system: Annotated[
@@ -70,10 +68,6 @@ def abstract(
         raise typer.Exit(NEGATIVE)
 
 
-def _finite(found: UpperBudget) -> int:
-    return sum(count for value, count in found.histogram().items() if need(value) != "inf")
-
-
 def _emit(system: str, found: UpperBudget, output: Path | None) -> None:
     model = found.abstraction
     sizes = {"states": model.num_cells, "choices": model.num_cells * model.patterns.count, "outcomes": None}
@@ -83,7 +77,7 @@ def _emit(system: str, found: UpperBudget, output: Path | None) -> None:
         minimal_budget=need(found.smallest_budget()),
         upper_bound=True,
         cap=found.cap,
-        proved_cells=_finite(found),
+        proved_cells=len(found.needs),
         histogram=[{"minimal_budget": need(value), "cells": count} for value, count in found.histogram().items()],
         engine=found.engine,
         output=output,
@@ -93,22 +87,20 @@ def _emit(system: str, found: UpperBudget, output: Path | None) -> None:
 def _tell(system: str, found: UpperBudget, cells: str | None, files: list[Path]) -> None:
     from almostsure.abstract.diagnosis import longer_patterns
 
-    model, start, finite = found.abstraction, found.smallest_budget(), _finite(found)
+    model, start, finite = found.abstraction, found.smallest_budget(), len(found.needs)
     heading(
         f"{system}: {counted(model.num_cells, 'cell')}, {counted(model.patterns.count, 'pattern')} "
         f"of up to {counted(model.patterns.longest, 'step')}"
     )
     enough = "no budget was proved to suffice" if need(start) == "inf" else f"needs a budget of at most {start}"
-    facts([
+    facts(
         ("the start", enough),
         ("proved", f"{counted(finite, 'cell')} ({percent(finite / model.num_cells)})"),
         ("the proof", f"upper bounds by the {found.engine}, verified in one pass"),
-    ])  # fmt: skip
+    )
     rows = [(show(value), f"{count:,}", bar(count / model.num_cells)) for value, count in found.histogram().items()]
     say()
-    table(("needs at most", "cells", ""), rows[:LEVELS], right=(0, 1))
-    if len(rows) > LEVELS:
-        say(f"… and {len(rows) - LEVELS} more")
+    table(("needs at most", "cells", ""), rows, right=(0, 1), cut=True)
     for file in files:
         say(f"\nSaved as {file}.")
     if (longer := longer_patterns(model)) is not None:

@@ -22,8 +22,7 @@ from almostsure.wording import counted, percent
 if TYPE_CHECKING:
     from almostsure.budget.horizon import HorizonBudget
 
-LEVELS = 20  # rows of a table of budgets
-STEPS = 24  # rows of an explanation
+STEPS = 24  # of an explanation in one line or in lines of text
 
 
 @about_model(opt.ModelName)
@@ -109,7 +108,7 @@ def _show_budget(task: Task, found: MinimalBudget | HorizonBudget, output: Path 
 def _show_within(task: Task, found: HorizonBudget, output: Path | None) -> list[str]:
     """Print the budgets for a number of steps; returns the next commands."""
     shown = _needs_at_start(found, f" for {counted(found.horizon, 'step')}")
-    facts([("the start", shown), task.basis, ("saved", output)])
+    facts(("the start", shown), task.basis, ("saved", output))
     for line in found.explain(int(task.mdp.initial_states[0])).splitlines()[: STEPS + 1]:
         say(clean(line))
     return [task.onward(f"almostsure solve {task.arguments}", f" --horizon {found.horizon}")]
@@ -120,12 +119,10 @@ def _show_ever(task: Task, minimal: MinimalBudget, output: Path | None) -> list[
     words = "The budget that each cell needs:"
     draw_maps(task.mdp, [("", budgets_look(minimal.of_state))], introduction=words, labelled=True)
     facts(
-        [
-            ("the start", _needs_at_start(minimal)),
-            ("certificate", f"verified, by a checker that shares no code with the {minimal.engine}"),
-            task.basis,
-            ("saved", output),
-        ]
+        ("the start", _needs_at_start(minimal)),
+        ("certificate", f"verified, by a checker that shares no code with the {minimal.engine}"),
+        task.basis,
+        ("saved", output),
     )
     heading("States that are safe with a budget of Δ")
     _show_growth(minimal)
@@ -157,9 +154,7 @@ def _show_growth(minimal: MinimalBudget) -> None:
     for level, count in counts.items():
         safe += count
         rows.append((shown(level), f"{safe:,}", percent(safe / size), bar(safe / size)))
-    if len(rows) > LEVELS:
-        rows = [*rows[: LEVELS - 5], ("…", "", "", ""), *rows[-4:]]
-    table((title, "safe states", "", ""), rows, right=(0, 1, 2))
+    table((title, "safe states", "", ""), rows, right=(0, 1, 2), cut=True)
     if stuck:
         which = "finite budget" if minimal.cap is None else f"budget up to {minimal.cap}"
         never = f"safe with no {which}" if minimal.mdp.unknown is None else f"not known to be safe with any {which}"
@@ -209,11 +204,9 @@ def _show_explanation(task: Task, why: Explanation, minimal: MinimalBudget) -> N
         others = ", ".join(f"{mdp.action_name(a)} {why.show(k)}" for a, k in step.others[:6])
         move = (mdp.state_name(step.state), f"{mdp.action_name(step.action)} {why.show(step.needs)}", others)
         rows.append((f"{at + 1}.", *move, mdp.state_name(step.next_state), step.damage or "", spent))
-    if len(rows) > STEPS:
-        gap = f"… {counted(len(rows) - STEPS, 'step')} …"
-        rows = [*rows[: STEPS // 2], ("", gap, "", "", "", "", ""), *rows[-(STEPS // 2) :]]
     if rows:
-        table(("", "at", "plays, needs", "others need", "nature answers", "damage", "so far"), rows, right=(5, 6))
+        head = ("", "at", "plays, needs", "others need", "nature answers", "damage", "so far")
+        table(head, rows, right=(5, 6), cut=True)
     if why.trap:
         names = " → ".join(clean(mdp.state_name(s)) for s in (*why.trap[:STEPS], why.trap[0]))
         say(f"It goes round for ever, with damage each time: {names}.")

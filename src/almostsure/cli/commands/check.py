@@ -27,15 +27,11 @@ from almostsure.errors import AlmostSureError, ArgumentError, NotEnoughMemory
 from almostsure.files import UMB
 from almostsure.wording import counted
 
-PROVED = {  # by the kind of promise
-    "for ever": "an agent that starts with the minimal budget of its state, and plays only actions that need no more "
-    "than the remaining budget, never overspends",
-    "for some steps": "an agent that starts with the minimal budget of its state, and plays only actions that need no "
-    "more than the remaining budget for the steps left, does not overspend within them",
-    "with a risk": "any agent that plays only allowed actions, even a hostile one, overspends with a probability of at "
+PROVED = {  # by whether the promise has a risk
+    False: "an agent that starts with the minimal budget of its state, and plays only actions that need no more than "
+    "the remaining budget{left}, never overspends{within}",
+    True: "any agent that plays only allowed actions, even a hostile one, overspends{within} with a probability of at "
     "most the risk",
-    "with a risk within steps": "any agent that plays only allowed actions, even a hostile one, overspends within the "
-    "steps with a probability of at most the risk",
 }
 LEAST = "; and no smaller budget can be promised with probability one."
 NOT_LEAST = ". It does not claim that no smaller budget suffices: outcomes with an interval from 0 may be impossible."
@@ -111,7 +107,7 @@ def export(
         return
     heading(f"{task.title} → {' and '.join(map(str, files))}")
     say("Comments in the file explain how to call it. Where no action is safe, it allows none.")
-    facts([task.basis])
+    facts(task.basis)
     if risk is not None:
         next_step(f"almostsure solve {task.arguments}{typed(budget=budget, risk=risk, horizon=horizon)}")
         return
@@ -193,20 +189,19 @@ def _relayed(kind: str, message: str) -> Exception:
     return RuntimeError(f"{kind}: {message}")
 
 
-def _claims(answer: dict[str, Any]) -> tuple[str, str]:
-    """The kind of promise of a file, and its numbers in words."""
+def _claims(answer: dict[str, Any]) -> str:
+    """The numbers of a promise in words."""
     horizon = answer.get("horizon")
     steps = "" if horizon is None else f" within {counted(horizon, 'step')}"
     if "risk" in answer:
-        numbers = f"more than {answer['budget']} damage{steps} with probability at most {answer['risk']:g}"
-        return f"with a risk{' within steps' if steps else ''}", numbers
+        return f"more than {answer['budget']} damage{steps} with probability at most {answer['risk']:g}"
     if answer["kind"] == "upper" and answer["minimal_budget"] == "inf":
-        return "for ever", "for some cells; no budget for the start"
+        return "for some cells; no budget for the start"
     least = "∞" if answer["minimal_budget"] == "inf" else answer["minimal_budget"]
     cap = "" if answer["cap"] is None else f" (budgets up to {answer['cap']})"
     at_most = "at most " if answer["upper_bound"] and least != "∞" else ""
     start = "what the start needs is unknown" if answer.get("unknown") else f"the start needs {at_most}{least}"
-    return "for ever" if horizon is None else "for some steps", f"{start}{steps}{cap}"
+    return f"{start}{steps}{cap}"
 
 
 def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
@@ -216,24 +211,24 @@ def _show_verdict(task: Task, result: Path, answer: dict[str, Any]) -> None:
         say(answer["reason"], style="red")
     trusted, model = answer["trusted"], answer["model"]
     reader = "Storm" if trusted["storm"] else f"the module {task.module}" if task.module else None
-    promise, claims = _claims(answer)
     facts(
-        [
-            ("model", f"{model['name']}, {model['states']:,} states, fingerprint {model['fingerprint'][:16]}"),
-            ("", model["learned"]),
-            ("claims", claims),
-            ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
-            (
-                "",
-                reader and f"and {reader}, which read {model['name']}: the certificate is for the model as it read it",
-            ),
-        ]
+        ("model", f"{model['name']}, {model['states']:,} states, fingerprint {model['fingerprint'][:16]}"),
+        ("", model["learned"]),
+        ("claims", _claims(answer)),
+        ("trusted", f"{len(trusted['modules'])} modules of almostsure, {trusted['lines']:,} lines; no engine"),
+        (
+            "",
+            reader and f"and {reader}, which read {model['name']}: the certificate is for the model as it read it",
+        ),
     )
     steps, is_of_cells = typed(horizon=answer.get("horizon")), answer["kind"] == "upper"
     if good:
         of_what = ", of the model as it was found" if model["learned"] else ""
         rest = NO_LEAST_RISK if "risk" in answer else NOT_LEAST if answer["upper_bound"] else LEAST
-        say(f"\nProved{of_what}: {PROVED[promise]}{NOT_LEAST_OF_CELLS if is_of_cells else rest}")
+        proved = PROVED["risk" in answer].format(
+            within=steps and " within the steps", left=steps and " for the steps left"
+        )
+        say(f"\nProved{of_what}: {proved}{NOT_LEAST_OF_CELLS if is_of_cells else rest}")
         if is_of_cells:
             return  # no other command reads such files
         risk = typed(budget=answer["budget"], risk=answer["risk"]) if "risk" in answer else ""

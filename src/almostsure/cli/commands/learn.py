@@ -90,7 +90,7 @@ def compare(
             "-l",
             metavar="NAME",
             help=f"One of {', '.join(LEARNERS)}; may be repeated. By default, all.",
-            autocompletion=opt.complete_learner,
+            autocompletion=lambda incomplete: [name for name in LEARNERS if name.startswith(incomplete)],
         ),
     ] = None,
     steps: Annotated[int, typer.Option(metavar="N", help="Environment steps of each run.")] = 20_000,
@@ -192,12 +192,10 @@ def _show_learned(task: Task, learned: LearnedBudget, exact: int | None, files: 
     least = learned.minimal.smallest_budget()  # infinite: unknown, which is not "no budget suffices"
     needs = f"needs a budget of {least}" if least < INFINITE else "its minimal budget is unknown"
     facts(
-        [
-            ("samples", f"{learned.samples:,}, {learned.samples / paper:.0%} of the paper's sample bound ({paper:,})"),
-            ("known choices", f"{known:,} of {choices:,}{rest}"),
-            ("the start", f"{needs}{truth}"),
-            ("saved", files and f"{files[0]} and {files[1]}"),
-        ]
+        ("samples", f"{learned.samples:,}, {learned.samples / paper:.0%} of the paper's sample bound ({paper:,})"),
+        ("known choices", f"{known:,} of {choices:,}{rest}"),
+        ("the start", f"{needs}{truth}"),
+        ("saved", files and f"{files[0]} and {files[1]}"),
     )
     if files is not None:
         next_step(f"almostsure check {word(files[0])} {word(files[1])}")
@@ -222,8 +220,8 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     shown = result.over_seeds
     rows = [
         (
-            name, shown(name, "training_violations"), shown(name, "training_violation_rate", _share),
-            shown(name, "deployed_return"), shown(name, "deployed_overspend", _share),
+            name, shown(name, "training_violations"), shown(name, "training_violation_rate", percent),
+            shown(name, "deployed_return"), shown(name, "deployed_overspend", percent),
             shown(name, "deployed_mean_damage"),
             "✕" if row["training_violations"] or row["deployed_overspend"] else "✓",
         )
@@ -246,10 +244,3 @@ def _show_comparison(task: Task, result: Any, files: list[Path]) -> None:
     for path in files:
         say(f"Saved {path}.")
     next_step(f"almostsure solve {task.arguments} --budget {result.budget}", note="the optimal policy")
-
-
-def _share(mean: float) -> str:
-    """A probability to one decimal; it shows 0 or 100 % only if it is exactly that."""
-    if 0 < mean < 0.001:
-        return "< 0.1 %"
-    return "> 99.9 %" if 0.999 < mean < 1 else percent(mean)

@@ -40,15 +40,13 @@ def _list() -> None:
     table(("name", "states", "least Δ", "what it shows"), rows, right=(1, 2))
     heading("Other ways to name a model")
     facts(
-        [
-            ("model.umb", "a UMB file, written by almostsure, Storm, PRISM or Modest"),
-            ("model.prism", "a PRISM, JANI or DRN file, with --damage NAME (and --constants N=3, --reward NAME)"),
-            ("map.txt", "a map drawn as text, with --constants slip=0.1,step_reward=-1 if wanted"),
-            (
-                "gym:FrozenLake-v1",
-                f"an environment with a transition table; needs --damage RULE, except for {', '.join(TOYS)}",
-            ),
-        ]
+        ("model.umb", "a UMB file, written by almostsure, Storm, PRISM or Modest"),
+        ("model.prism", "a PRISM, JANI or DRN file, with --damage NAME (and --constants N=3, --reward NAME)"),
+        ("map.txt", "a map drawn as text, with --constants slip=0.1,step_reward=-1 if wanted"),
+        (
+            "gym:FrozenLake-v1",
+            f"an environment with a transition table; needs --damage RULE, except for {', '.join(TOYS)}",
+        ),
     )
     next_step("almostsure models quicksand", "almostsure budget quicksand")
 
@@ -80,5 +78,5 @@ def _describe(task: Task) -> None:
         return
     heading(task.title)
     draw_maps(mdp, [("", terrain)], labelled=True)
-    facts(model_facts(mdp))
+    facts(*model_facts(mdp))
     next_step(f"almostsure budget {task.arguments}", f"almostsure solve {task.arguments}")

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from almostsure.plan import Solution
     from almostsure.policy import Episodes, Evaluation, Policy
 
-CURVE = 16  # rows of a table of returns
-SPREAD = 20  # rows of a distribution
 KINDS: dict[type[Constraint], str] = {AlmostSure: "almost sure", Expected: "expected", Chance: "chance"}
 NUMBERS = ("budget", "limit", "risk")  # the parameters of constraints
+MEASURED = ("expected_damage", "expected_length", "ends", "damage_distribution")  # by exact evaluation
 PAIRS = 500_000  # the most pairs (state, remaining) for which policies are evaluated exactly
 
 
@@ -155,6 +154,7 @@ def _solution_results(task: Task, solution: Solution) -> dict[str, Any]:
 
     constraint, policy = solution.constraint, solution.policy
     result = _evaluated(task.mdp, policy, solution.discount)
+    measured = {name: None if result is None else getattr(result, name) for name in MEASURED}
     return {
         "constraint": {"kind": KINDS[type(constraint)], **dict.fromkeys(NUMBERS), **asdict(constraint)},
         "horizon": policy.horizon,
@@ -164,12 +164,9 @@ def _solution_results(task: Task, solution: Solution) -> dict[str, Any]:
         "upper": solution.upper,
         "proved": solution.proved,
         "curve": solution.curve if isinstance(constraint, AlmostSure) else None,
-        "expected_damage": None if result is None else result.expected_damage,
         "worst_damage": worst_damage(task.mdp, policy),
         "overspends": _overspends(constraint, result),
-        "expected_length": None if result is None else result.expected_length,
-        "ends": None if result is None else result.ends,
-        "damage_distribution": None if result is None else result.damage_distribution,
+        **measured,
         "randomised": not policy.is_deterministic,
         "reaches_goal": None if result is None else _arrives(task, solution),
     }
@@ -193,19 +190,17 @@ def _show_solution(task: Task, solution: Solution, results: dict[str, Any], outp
         return None if results[result] is None else shown(results[result])
 
     facts(
-        [
-            ("best return", _best_return(solution)),
-            ("mean damage", known("expected_damage", number)),
-            ("discounted", _discounted(solution)),
-            ("worst damage", number(results["worst_damage"])),
-            (f"P(damage > {budget})", known("overspends", percent)),
-            ("mean length", known("expected_length", lambda steps: f"{number(steps)} steps")),
-            ("ends", known("ends", percent)),
-            ("reaches the goal", known("reaches_goal", percent)),
-            ("policy", policy.description()),
-            task.basis,
-            ("saved", output),
-        ]
+        ("best return", _best_return(solution)),
+        ("mean damage", known("expected_damage", number)),
+        ("discounted", _discounted(solution)),
+        ("worst damage", number(results["worst_damage"])),
+        (f"P(damage > {budget})", known("overspends", percent)),
+        ("mean length", known("expected_length", lambda steps: f"{number(steps)} steps")),
+        ("ends", known("ends", percent)),
+        ("reaches the goal", known("reaches_goal", percent)),
+        ("policy", policy.description()),
+        task.basis,
+        ("saved", output),
     )
     if results["curve"] is not None and np.isfinite(results["curve"]).any():
         heading("The best return for each budget Δ")
@@ -263,9 +258,7 @@ def _show_curve(mdp: MDP, curve: Floats) -> None:
     title, shown = budget_column(mdp)
     shares = [(value - low) / (high - low) if high > low and np.isfinite(value) else 0.0 for value in curve.tolist()]
     rows = [(shown(k), number(value), bar(shares[k])) for k, value in enumerate(curve.tolist())]
-    if len(rows) > CURVE:
-        rows = [*rows[: CURVE - 4], ("…", "", bar(0.0)), *rows[-3:]]
-    table((title, "return", ""), rows, right=(0, 1))
+    table((title, "return", ""), rows, right=(0, 1), cut=True)
 
 
 # ---------------------------------------------------------------------- simulate
@@ -320,10 +313,8 @@ def _show_episodes(task: Task, done: Episodes, results: dict[str, Any], show: in
     table(("", "mean", "least", "most", "exact mean"), rows, right=(1, 2, 3, 4))
     heading("Damage per episode")
     most = max(one["episodes"] for one in spread)
-    shown = [(one["damage"], f"{one['episodes']:,}", bar(one["episodes"] / most)) for one in spread[:SPREAD]]
-    table(("damage", "episodes", ""), shown, right=(0, 1))
-    if len(spread) > SPREAD:
-        say(f"… and {len(spread) - SPREAD} larger values, up to {results['most_damage']}", style="dim")
+    shown = [(one["damage"], f"{one['episodes']:,}", bar(one["episodes"] / most)) for one in spread]
+    table(("damage", "episodes", ""), shown, right=(0, 1), cut=True)
     if done.budget is not None:
         say(f"\n{results['overspent']:,} of {len(done):,} episodes took more than {done.budget} damage.")
     if cut := results["truncated"]:

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from almostsure.cli import options as opt
@@ -18,7 +17,6 @@ from almostsure.wording import number, percent
 if TYPE_CHECKING:
     from almostsure.plan import Frontier, Suggestion
 
-ROWS = 16  # of a table of budgets
 Plot = Annotated[Path | None, typer.Option(help="Save the picture (.png, .pdf, .svg).")]
 
 
@@ -82,22 +80,14 @@ def _show_suggestion(task: Task, found: Suggestion) -> None:
     heading(task.title)
     unsure = no_sure_end(found.curve, found.least)
     why = (": less cannot be promised" if found.least else "") + (f"; {unsure}" if unsure else "")
-    facts([("least", f"{found.least}{why}"), ("suggested", f"{found.budget}: {pays(found)}")])
+    facts(("least", f"{found.least}{why}"), ("suggested", f"{found.budget}: {pays(found)}"))
     heading("The best return for each budget Δ")
-    there = found.most - found.least + 1
-    budgets = np.unique(np.linspace(found.least, found.most, min(there, ROWS)).round().astype(int))
+    budgets = range(found.least, found.most + 1)
     title, shown = budget_column(task.mdp)
-    values = found.curve[budgets]
-    steps = zip(budgets.tolist(), values.tolist(), shares(found, budgets.tolist()), strict=True)
+    steps = zip(budgets, found.curve[found.least :].tolist(), shares(found, budgets), strict=True)
     rows = [(shown(budget), number(value), bar(share or 0.0)) for budget, value, share in steps]
-    table((title, "return", ""), rows, right=(0, 1))
-    _left_out(len(rows), there)
+    table((title, "return", ""), rows, right=(0, 1), cut=True)
     say(f"\nNo budget returns more than {number(found.limit)}." if found.limit < math.inf else "\nThere is no limit.")
-
-
-def _left_out(shown: int, there: int) -> None:
-    if shown < there:
-        say(f"{shown} of {there:,} budgets are shown; --json has all", style="dim")
 
 
 def _show_frontier(task: Task, found: Frontier) -> None:
@@ -108,9 +98,7 @@ def _show_frontier(task: Task, found: Frontier) -> None:
         for k, value in zip(found.budgets.tolist(), found.assured.tolist(), strict=True)
         for other in [on_average.get(k, math.nan)]
     ]
-    kept = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), ROWS)).round().astype(int))
-    table(("Δ", "never more", "on average", "difference"), [rows[at] for at in kept.tolist()], right=(0, 1, 2, 3))
-    _left_out(kept.size, len(rows))
+    table(("Δ", "never more", "on average", "difference"), rows, right=(0, 1, 2, 3), cut=True)
     if found.chance.size:
         heading(f"The best return for each risk of more than {found.budget} damage")
         risks = zip(found.risks.tolist(), found.chance.tolist(), strict=True)
