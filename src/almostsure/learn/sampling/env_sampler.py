@@ -25,7 +25,7 @@ from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.damage import TOLD, Damage, check_reset, known_damage, takes_an_outcome
-from almostsure.model.build.environment import check_layers, discrete_size, make_environment, names_environment
+from almostsure.model.build.environment import check_layers, discrete_size, names_environment, one_environment
 from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.tables import from_gymnasium, without_model
 from almostsure.model.build.validate import MAX_DAMAGE
@@ -47,14 +47,14 @@ def is_environment(thing: Any) -> bool:
 
 def sampler_of_env(env: Any) -> EnvSampler | MDP:
     """The sampler of an environment whose state the library can set; its model, if it plays one of ours."""
-    env = make_environment(env) if isinstance(env, str) else env
+    env = one_environment(env)
     model = getattr(env.unwrapped, "mdp", None)
     return model if isinstance(model, MDP) else EnvSampler(env)
 
 
 def model_of_env(env: Any) -> Any:
     """The model of an environment that plays one of ours or has a transition table; else the environment itself."""
-    env = make_environment(env) if isinstance(env, str) else env
+    env = one_environment(env)
     model, damage = getattr(env.unwrapped, "mdp", None), known_damage(env)
     if isinstance(model, MDP):
         return model
@@ -72,8 +72,7 @@ def space_of_env(
     encode: Encode | None = None,
 ) -> Space:
     """The states and actions of an environment, from its spaces only; without an environment, those that are given."""
-    if isinstance(env, str):
-        env = make_environment(env)
+    env = None if env is None else one_environment(env)
     size = _num_states(env, num_states, encode)
     if initial is None:
         listed = None if env is None else _listed_starts(env, size)
@@ -102,7 +101,7 @@ class EnvSampler:
     Parameters
     ----------
     env
-        The environment.  Its random generator, ``env.unwrapped.np_random``, is replaced.
+        The environment, or its id.  Its random generator, ``env.unwrapped.np_random``, is replaced.
     set_state
         ``set_state(env, state)`` puts the environment into a state, including hidden state, and returns the observation
         there (it may return None, except if ``encode`` is given and ``damage`` is a function).  The toy-text
@@ -155,6 +154,7 @@ class EnvSampler:
         for name, value in (("set_state", set_state), ("encode", encode)):
             if value is not None and not callable(value):
                 raise ModelError(f"{name} must be a function; got {value!r}")
+        env = one_environment(env)
         check_layers(env, "EnvSampler", around=False)
         self._env, self.encode = env, encode
         self._set_state = _toy_state(env) if set_state is None else set_state
