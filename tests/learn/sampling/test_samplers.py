@@ -147,6 +147,8 @@ def test_a_function_that_fails_names_the_place():
         FunctionSampler(3, 1, 1)
     with pytest.raises(ArgumentError, match="num_states must be at least 1"):
         FunctionSampler(step, 0, 1)
+    with pytest.raises(ModelError, match="terminal must be a collection of states; got 1"):
+        FunctionSampler(lambda state, action, rng: (1, 0.0, 0), 2, 1, terminal=1)
     with pytest.raises(ModelError, match="terminal states must lie in 0 … 1; got 5"):
         FunctionSampler(step, 2, 1, terminal=[5])
 
