@@ -103,7 +103,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self.shown = self.guarded.show(env.single_observation_space, observe, normalised=normalised)
         self.single_observation_space = self.shown.space
         self.observation_space = batch_space(self.shown.space, env.num_envs)
-        self.budget, self.ledger = self.guarded.budget, self.guarded.ledger
+        self.ledger = self.guarded.ledger
         count, space = env.num_envs, self.guarded.space
         self._all, self._zeros, self._rows = self._resets.all_envs, np.zeros(count, np.int64), np.arange(count)
         self._run: Run = ()  # arrays, after the first reset
@@ -194,6 +194,11 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         if self._resets.over is None:
             raise ResetNeeded("call reset() before action_masks()")
         return self._masks.astype(np.bool_)
+
+    @property
+    def budget(self) -> int:
+        """The budget of every episode; it cannot be changed."""
+        return self.guarded.budget
 
     @property
     def remaining(self) -> Numbers:
