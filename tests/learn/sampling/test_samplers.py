@@ -289,13 +289,33 @@ def test_an_environment_that_fails_names_the_place():
     stuck = gymnasium.wrappers.TransformAction(env, lambda action: 1 // 0, env.action_space)
     for broken, what in (
         (EnvSampler(stuck, set_lake, lambda *_: 0), "the environment failed at state 0, action 0"),
-        (EnvSampler(env, lambda env, s: 1 / 0, lambda *_: 0), "set_state failed for state 0"),
+        (EnvSampler(env, lambda env, s: 1 / 0, lambda *_: 0), r"set_state failed for state 0 \(with budget=, .*\)"),
         (EnvSampler(env, set_lake, lambda *_: 1 / 0), "damage failed after state 0, action 0"),
     ):
         with pytest.raises(ModelError, match=f"^{what}: ZeroDivisionError"):
             count_outcomes(broken, 1)
     with pytest.raises(ModelError, match=r"^encode failed for the observation 0: ZeroDivisionError"):
         EnvSampler(env, set_lake, lambda *_: 0, encode=lambda o: 1 / 0)
+
+
+def test_states_in_which_no_episode_goes_on_are_sampled_only_without_a_budget():
+    class Walk(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(1)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.at = 0
+            return 0, {}
+
+        def step(self, action):
+            self.at += 1
+            return self.at, 0.0, self.at == 2, False, {"cost": 0}
+
+    walk = EnvSampler(Walk(), lambda env, state: setattr(env, "at", state))
+    message = r"got 3 after state 2, action 0 \(with budget=, .* samples only states in which an episode may go on\)"
+    with pytest.raises(ModelError, match=message):
+        asure.learn_minimal_budget(walk, mu=0.5, delta=0.1)
+    assert asure.learn_minimal_budget(walk, mu=0.5, delta=0.1, budget=0).minimal.smallest_budget() == 0
 
 
 @pytest.mark.parametrize("terminal", [[0.5], "ab", [None]])

@@ -35,6 +35,7 @@ from almostsure.wording import brief
 
 SetState = Callable[[Any, int], Any]
 
+SKIPPED = " (with budget=, learn_minimal_budget samples only states in which an episode may go on)"
 RESETS = 256  # resets for finding the initial states of an environment
 
 
@@ -213,13 +214,14 @@ class EnvSampler:
 
     def _put(self, state: int) -> Any:
         """Put the environment into a state; returns the observation there, or None if ``set_state`` does."""
-        with Blame(lambda: f"set_state failed for state {state}"):
+        with Blame(lambda: f"set_state failed for state {state}{SKIPPED}"):
             return self._set_state(self._env, state)
 
     def _step(self, before: Any, state: int, action: int) -> tuple[Any, tuple[int, float, float], bool]:
         """Play an action; returns the observation, the outcome, and whether the episode is over."""
         observation, reward, terminated, truncated, info = self._env.step(action)
-        after = self._state(observation, f"after state {state}, action {action}")
+        hint = "" if terminated else SKIPPED
+        after = self._state(observation, f"after state {state}, action {action}{hint}")
         if callable(self._damage):
             with Blame(lambda: f"damage failed after state {state}, action {action}"):
                 damage = self._damage(before, action, observation, float(reward), bool(terminated))
