@@ -58,6 +58,9 @@ WORDS: dict[str, dict[str, str]] = {
     "n_episodes": {"episodes": "episodes", "steps": "steps"},
     "start": {"initial": "initial"},
     "start_state": {"initial": "initial"},
+} | {
+    name: {"settings": f"settings=Settings({name}=…)"}
+    for name in ("n_envs", "n_steps", "batch_size", "n_epochs", "learning_rate", "gae_lambda", "ent_coef", "net_arch")
 }
 MAX_BUDGET = 2**31 - 2  # one below INFINITE
 MAX_HORIZON = 2**31 - 2  # steps are stored in 32 bits
