@@ -294,6 +294,10 @@ def test_an_environment_that_fails_names_the_place():
     ):
         with pytest.raises(ModelError, match=f"^{what}: ZeroDivisionError"):
             count_outcomes(broken, 1)
+    for damage, shown in ((None, r"None .*\. Is a return missing\?$"), ("1", "'1'"), (0.5, "0.5"), (256, "256")):
+        with pytest.raises(ModelError, match=f"^damage must be an integer 0 … 255; got {shown}") as caught:
+            count_outcomes(EnvSampler(env, set_lake, lambda *_, d=damage: d), 1)
+        assert "after state 0, action 0" in str(caught.value)
     with pytest.raises(ModelError, match=r"^encode failed for the observation 0: ZeroDivisionError"):
         EnvSampler(env, set_lake, lambda *_: 0, encode=lambda o: 1 / 0)
 

@@ -28,7 +28,7 @@ from almostsure.model.build.damage import TOLD, Damage, check_reset, known_damag
 from almostsure.model.build.environment import check_layers, discrete_size, names_environment, one_environment
 from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.tables import from_gymnasium, without_model
-from almostsure.model.build.validate import MAX_DAMAGE
+from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import MDP
 from almostsure.model.space import Encode, Space
 from almostsure.wording import brief
@@ -227,7 +227,16 @@ class EnvSampler:
                 damage = self._damage(before, action, observation, float(reward), bool(terminated))
         else:
             damage = self._damage_in(info, state, action)
-        outcome = self.num_states if terminated else after, float(reward), float(damage)
+        harm = as_damage(damage)
+        if harm is None:
+            remedy = " Is a return missing?" if damage is None and callable(self._damage) else ""
+            raise ModelError(
+                f"damage must be an integer 0 … {MAX_DAMAGE}; got {damage!r} after state {state}, action {action}."
+                f"{remedy}",
+                state=state,
+                action=action,
+            )
+        outcome = self.num_states if terminated else after, float(reward), float(harm)
         return observation, outcome, bool(terminated or truncated)
 
     def _shown(self, shown: Any, state: int, action: int) -> Any:
