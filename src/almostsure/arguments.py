@@ -35,7 +35,7 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "cost": {"damage": "damage"} | TO_SAMPLER,
     "damage": TO_SAMPLER,
-    "epsilon": {"risk": "risk", "delta": "delta=, the probability of being wrong"},
+    "epsilon": {"risk": "risk", "delta": "delta=, the probability of being wrong", "explore": "explore"},
     "confidence": {"delta": "delta=, which is 1 − confidence"},
     "mu": {"needed": "needed=samples_needed(…, mu=, delta=)"},
     "terminal": {"outcomes": "actions=; a state without any is terminal"},
