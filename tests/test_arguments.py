@@ -10,7 +10,7 @@ import almostsure as asure
 from almostsure.abstract import Grid
 from almostsure.errors import ArgumentError, WrongWord
 from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, VectorDamageTracker, to_gymnasium
-from almostsure.learn import EnvSampler, FunctionSampler, learners
+from almostsure.learn import EnvSampler, FunctionSampler, count_outcomes, learners
 from almostsure.model import Cell
 
 HOMES = ("abstract", "budget", "gym", "learn", "model", "paper", "plan", "policy", "report", "shield", "testing")
@@ -62,6 +62,11 @@ MODEL = asure.from_transitions([0, 0], [0, 1], [0, 1], [1, 1], [1, 0], [1, 0], t
         (lambda: asure.compare(MODEL, 1, gamma=0.9), r"pass learners=\[ShieldedQ\(discount=…\)\]"),
         (lambda: asure.compare(MODEL, 1, discount=0.9), r"pass learners=\[ShieldedQ\(discount=…\)\]"),
         (lambda: asure.compare(MODEL, 1, episodes=9), "compare has no argument episodes: pass steps="),
+        (lambda: learners.ShieldedQ(epsilon=0.1), "ShieldedQ has no argument epsilon: pass explore="),
+        (lambda: asure.compare(MODEL, 1, n_episodes=9), "compare has no argument n_episodes: pass steps="),
+        (lambda: asure.learn_minimal_budget(MODEL, cost=1), r"no argument cost: pass sampler=EnvSampler\(env, "),
+        (lambda: asure.learn_minimal_budget(MODEL, n_samples=9), "no argument n_samples: pass mu= and delta=, which"),
+        (lambda: count_outcomes(MODEL, n_samples=9), "count_outcomes has no argument n_samples: pass samples="),
         (
             lambda: asure.learn_minimal_budget(MODEL, mu=0.1, epsilon=0.1),
             "no argument epsilon: pass delta=, the probability of being wrong",

@@ -20,6 +20,8 @@ TO_LEARNER = {  # what to pass instead of a discount to functions that take lear
     "settings": "settings=Settings(discount=…)",
     "shield": "it to the learner, as discount= (gamma= in Stable-Baselines3)",
 }
+TO_SAMPLER = {"sampler": "sampler=EnvSampler(env, set_state, damage)"}
+SAMPLES = {"samples": "samples", "delta": "mu= and delta=, which determine the number of samples"}
 # Argument names of other libraries: the parameters that they may mean here, and what to pass for each.
 WORDS: dict[str, dict[str, str]] = {
     "gamma": {"discount": "discount"} | TO_LEARNER,
@@ -31,9 +33,9 @@ WORDS: dict[str, dict[str, str]] = {
         "limit": "limit",
         "constraint": "constraint=AlmostSure(budget), or Expected(budget)",
     },
-    "cost": {"damage": "damage"},
-    "damage": {"sampler": "sampler=EnvSampler(env, set_state, damage)"},
-    "epsilon": {"risk": "risk", "delta": "delta=, the probability of being wrong"},
+    "cost": {"damage": "damage"} | TO_SAMPLER,
+    "damage": TO_SAMPLER,
+    "epsilon": {"risk": "risk", "delta": "delta=, the probability of being wrong", "explore": "explore"},
     "confidence": {"delta": "delta=, which is 1 − confidence"},
     "mu": {"needed": "needed=samples_needed(…, mu=, delta=)"},
     "terminal": {"outcomes": "actions=; a state without any is terminal"},
@@ -47,12 +49,18 @@ WORDS: dict[str, dict[str, str]] = {
         "remaining": "remaining",
         "constraint": "constraint=AlmostSure(budget)",
     },
+    "samples": SAMPLES,
+    "n_samples": SAMPLES,
+    "num_samples": SAMPLES,
     "n": {"episodes": "episodes"},
     "episodes": {"steps": "steps"},
-    "num_episodes": {"episodes": "episodes"},
-    "n_episodes": {"episodes": "episodes"},
+    "num_episodes": {"episodes": "episodes", "steps": "steps"},
+    "n_episodes": {"episodes": "episodes", "steps": "steps"},
     "start": {"initial": "initial"},
     "start_state": {"initial": "initial"},
+} | {
+    name: {"settings": f"settings=Settings({name}=…)"}
+    for name in ("n_envs", "n_steps", "batch_size", "n_epochs", "learning_rate", "gae_lambda", "ent_coef", "net_arch")
 }
 MAX_BUDGET = 2**31 - 2  # one below INFINITE
 MAX_HORIZON = 2**31 - 2  # steps are stored in 32 bits

@@ -556,3 +556,24 @@ def test_the_answers_of_a_guard_that_may_change_are_not_cached():
     env.reset()
     assert env.action_masks().tolist() == [False, True]
     assert shield_of(asure.example("paper")).is_fixed
+
+
+def test_the_budget_cannot_be_changed_where_that_would_change_nothing():
+    paper = asure.example("paper")
+    single = ShieldedEnv(to_gymnasium("paper"), shield_of(paper), 2)
+    vector = ShieldedVectorEnv(SyncVectorEnv([lambda: to_gymnasium("paper")] * 2), shield_of(paper), 2)
+    for env in (single, vector):
+        with pytest.raises(AttributeError, match=r"'budget' of .* has no setter"):
+            env.budget = 0
+        assert env.budget == 2
+
+
+def test_a_function_is_a_fallback_inside_a_learned_shield():
+    learned = asure.learn_minimal_budget("FrozenLake-v1", mu=0.3, delta=0.1, budget=0, seed=0)
+    assert learned.mdp.unknown is not None
+    env = ShieldedEnv(
+        gymnasium.make("FrozenLake-v1"), learned.shield, 0, forbidden="replace", fallback=lambda state, remaining: 3
+    )
+    env.reset(seed=0)
+    env.step(1)
+    assert env.ledger.worst == 0

@@ -268,3 +268,14 @@ def test_without_known_initial_states_the_budget_must_suffice_in_some_state():
     from_one.watch(1, 1, 2, 1)
     with pytest.raises(Infeasible, match="a budget of 0 is not enough at the start"):
         ShieldedEnv(Ledge(), from_one, budget=0)
+
+
+def test_a_start_that_turns_out_to_need_more_is_refused_at_the_reset():
+    mdp = asure.from_transitions([0, 0], [0, 1], [1, 1], [1, 1], [0, 0], [1, 2], terminal=[1])
+    shield = asure.OnlineShield(mdp, unknown="allow")
+    env = ShieldedEnv(to_gymnasium(mdp), shield, 0)
+    env.reset(seed=0)
+    shield.watch(0, 0, 1, 1)
+    shield.watch(0, 1, 1, 2)
+    with pytest.raises(NoSafeAction, match=r"with 0 left: it needs 1\. Episodes that begin there need a larger budget"):
+        env.reset()

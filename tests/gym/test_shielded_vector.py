@@ -15,6 +15,7 @@ from almostsure.gym import (
     ModelVectorEnv,
     ShieldedEnv,
     ShieldedVectorEnv,
+    VectorBudgetObservation,
     VectorDamageTracker,
     to_gymnasium,
 )
@@ -140,16 +141,39 @@ def test_forbidden_actions_are_refused_at_every_step():
             envs.step(np.array([0, 0]))
 
 
-def test_damages_of_shape_n_1_are_refused():
-    class Column(gymnasium.vector.VectorWrapper):
-        def step(self, actions):
-            *rest, infos = self.env.step(actions)
-            return *rest, {**infos, "damage": infos["damage"][:, None]}
+class Changed(gymnasium.vector.VectorWrapper):
+    """A vector whose infos are changed by a function."""
 
-    envs = ShieldedVectorEnv(Column(ModelVectorEnv("paper", 3)), shield_of(asure.example("paper")), 2)
-    envs.reset(seed=0)
-    with pytest.raises(ModelError, match=r"infos\['damage'\] must hold one number per environment, shape \[3\]; got"):
-        envs.step(np.array([0, 0, 0]))
+    def __init__(self, env, change):
+        super().__init__(env)
+        self.change = change
+
+    def step(self, actions):
+        *rest, infos = self.env.step(actions)
+        return *rest, self.change(infos)
+
+
+@pytest.mark.parametrize("form", [lambda d: d[:, None], lambda d: d[:-1], lambda d: int(d[0])])
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_damages_must_be_one_number_per_environment(form, mode):
+    vector = SyncVectorEnv([partial(to_gymnasium, "paper")] * 3, autoreset_mode=mode)
+    vector = Changed(vector, lambda infos: infos | {"damage": form(infos["damage"]), "cost": form(infos["damage"])})
+    message = r"infos\['(damage|cost)'\] must hold one number per environment, shape \[3\]; got"
+    shielded = ShieldedVectorEnv(vector, shield_of(asure.example("paper")), 2)
+    for envs in (shielded, VectorDamageTracker(vector), VectorBudgetObservation(vector, 2)):
+        envs.reset(seed=0)
+        with pytest.raises(ModelError, match=message):
+            envs.step(np.array([0, 0, 0]))
+    assert shielded.ledger.episodes == 3
+
+
+def test_last_observations_of_ended_episodes_must_be_given():
+    vector = SyncVectorEnv([partial(to_gymnasium, "paper")] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
+    vector = Changed(vector, lambda infos: {key: infos[key] for key in infos if "final" not in key})
+    for envs in (ShieldedVectorEnv(vector, shield_of(asure.example("paper")), 2), VectorDamageTracker(vector)):
+        envs.reset(seed=0)
+        with pytest.raises(ModelError, match=r"must give the last observation in infos\['final_obs'\]; it is missing"):
+            envs.step(np.array([1, 1, 1]))
 
 
 @pytest.fixture

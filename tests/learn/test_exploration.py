@@ -255,9 +255,29 @@ def test_a_snapshot_that_does_not_restore_is_noticed():
         explore(Room(), get_state=lambda env: None, set_state=lambda env, snapshot: None)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        explore,
+        EnvSampler,
+        asure.OnlineShield,
+        lambda env: asure.learn_minimal_budget(env, mu=0.1, delta=0.1),
+        lambda env: asure.compare(env, 1),
+        lambda env: asure.from_gymnasium(env, lambda *_: 0),
+    ],
+)
+def test_a_class_and_a_vector_of_environments_are_refused(use):
+    class Lake(gymnasium.Env):
+        observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+    with pytest.raises(ArgumentError, match=r"got the class Lake\. Pass an instance: Lake\(\)\."):
+        use(Lake)
+    envs = gymnasium.make_vec("FrozenLake-v1", num_envs=2, vectorization_mode="sync")
+    with pytest.raises(ArgumentError, match="must be one environment; got SyncVectorEnv, a vector of them"):
+        use(envs)
+
+
 def test_bad_input():
-    with pytest.raises(ArgumentError, match=r"got the class Env\. Pass an instance: Env\(\)\."):
-        asure.explore(gymnasium.Env)
     with pytest.raises(
         ModelError, match=r"info must hold the damage under 'costs'; it has \['prob'\] after 36, action 0"
     ):

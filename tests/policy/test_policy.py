@@ -16,6 +16,7 @@ from almostsure.errors import (
     NoSafeAction,
     PolicyError,
 )
+from almostsure.learn import learn_from_logs
 from almostsure.policy.policy import Policy, as_policy
 from almostsure.policy.rows import Rest
 from almostsure.testing import mdps
@@ -90,6 +91,23 @@ def test_uniform_play_and_a_single_action_are_policies_unless_a_state_that_is_no
     else:
         with pytest.raises(PolicyError, match="only actions that the state has"):
             Policy.from_function(mdp, lambda state: 0)
+
+
+def test_nothing_is_chosen_in_the_state_unknown_of_a_learned_model():
+    log = {"s": [0, 0, 1, 1] * 40, "a": [0, 1] * 80, "s'": [1, 1, 0, 0] * 40, "d": [0] * 160, "episode": range(160)}
+    learned = learn_from_logs(log, mu=0.2, delta=0.05, num_states=3, actions=2)
+    unknown = learned.mdp.unknown
+    assert unknown is not None
+    always = [1] * learned.mdp.num_states
+    stationary = Policy.from_table(learned.mdp, always)
+    assert Policy.from_function(learned.mdp, lambda state: always[:unknown][state]) == stationary
+    assert stationary.act(unknown) == 0
+    assert [stationary.act(state) for state in (0, 1)] == [1, 1]
+    assert Policy.from_table(learned.mdp, [*always[:unknown], -1]) != stationary  # undefined there
+    uniform = Policy.from_table(learned.mdp, np.full((learned.mdp.num_states, 2), 0.5))
+    assert uniform.probabilities(0).tolist() == [0.5, 0.5]
+    assert simulate(learned.mdp, lambda state: 1, 10, max_steps=5, seed=0).damages.max() == 0
+    assert learned.shield.is_feasible(stationary, budget=0)
 
 
 def test_a_function_that_raises_no_safe_action_is_undefined_there(mdp):

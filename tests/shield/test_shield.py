@@ -485,7 +485,7 @@ def test_unknown_needs_are_called_unknown(tmp_path) -> None:
         assert "finite" not in text
         assert "∞" not in text
     lost = asure.MDP(mdp.arrays, initial=(np.array([2]), np.array([1.0])), end=1, unknown=2)
-    with pytest.raises(Infeasible, match=r"no budget is known to be enough at the start: .* is unknown"):
+    with pytest.raises(Infeasible, match=r"no budget is known to be enough .*: .* is unknown\. Learn from more"):
         Shield(asure.minimal_budget(lost)).random_policy(3)
 
 

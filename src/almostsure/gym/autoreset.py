@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from almostsure.errors import ArgumentError
+from almostsure.errors import ArgumentError, ModelError
 from almostsure.model.build.damage import TOLD
 from almostsure.model.mdp import Bools
 
@@ -80,11 +80,29 @@ class Resets:
         self.over = np.zeros(self.num_envs, np.bool_) if self.mode == AutoresetMode.SAME_STEP else ended
 
     def final(self, infos: Infos, ended: Bools) -> Infos | None:
-        """The infos of the episodes that this step ended, if they are separate."""
+        """The infos of the episodes that this step ended, if they are separate; ModelError if infos are malformed."""
+        check_columns(infos, self.num_envs)
         if self.mode != AutoresetMode.SAME_STEP or not any_set(ended):
             return None
+        if "final_obs" not in infos:
+            raise ModelError(
+                "a vector that resets an environment in the step that ends its episode must give the last observation "
+                "in infos['final_obs']; it is missing. Make the vector with another autoreset mode."
+            )
         found = infos.get("final_info")
-        return found if isinstance(found, dict) else {}
+        final = found if isinstance(found, dict) else {}
+        check_columns(final, self.num_envs)
+        return final
+
+
+def check_columns(infos: Infos, num_envs: int) -> None:
+    """Raise ModelError if the damages in infos are not one entry per environment."""
+    for key in TOLD:
+        if key in infos and (shape := np.shape(infos[key])) != (num_envs,):
+            raise ModelError(
+                f"infos[{key!r}] must hold one number per environment, shape [{num_envs}]; got shape {list(shape)}. "
+                f"Make it a row: infos[{key!r}][:, 0], for example."
+            )
 
 
 def merge_exactly(env: VectorEnv[Any, Any, Any]) -> None:

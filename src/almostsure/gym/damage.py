@@ -23,7 +23,7 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.arguments import check_budget, names_right_word
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.gym.autoreset import Infos, Resets, info_of, info_of_step, merge_exactly, with_columns
+from almostsure.gym.autoreset import Infos, Resets, check_columns, info_of, info_of_step, merge_exactly, with_columns
 from almostsure.gym.observation import Form, Shown, show, show_final
 from almostsure.model.build.damage import Damage, check_reset, damage_function
 from almostsure.model.build.environment import SKIPPING, check_layers
@@ -311,6 +311,7 @@ def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
 
 def check_resets(infos: Infos, selected: Bools, *keys: str) -> None:
     """Raise if a reset of a selected environment did damage, according to the keys of ``infos``."""
+    check_columns(infos, selected.size)
     for at in np.flatnonzero(selected).tolist() if infos.keys() & keys else ():
         for key in keys:
             if damage := info_of(infos, key, at):

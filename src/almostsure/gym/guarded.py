@@ -138,7 +138,11 @@ class Guarded:
         begun = self._begun.get(state)
         if begun is None:
             self._check_continues(state)
-            run = self.guard.begin(state, self.budget)
+            try:
+                run = self.guard.begin(state, self.budget)
+            except NoSafeAction as error:
+                remedy = "Episodes that begin there need a larger budget, or a shield that knows more."
+                raise NoSafeAction(f"{error} {remedy}", state=error.state, remaining=error.remaining) from None
             begun = run, self.row(run)
             if self.is_fixed:
                 self._begun[state] = begun

@@ -132,7 +132,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self.guarded.fit(env, env.observation_space, env.action_space)
         self.shown = self.guarded.show(env.observation_space, observe, normalised=normalised)
         self.observation_space = self.shown.space
-        self.budget, self.ledger = self.guarded.budget, self.guarded.ledger
+        self.ledger = self.guarded.ledger
         self._stages: dict[Any, Stage] = {}  # of a fixed guard: by run, action, observed state, damage and its type
         self._stage: Stage | None = None
         self._allowed = self._offered = NONE  # offered: the actions that the agent's last mask allowed
@@ -215,6 +215,11 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         if self._stage is None:
             raise ResetNeeded("call reset() before action_masks()")
         return self._stage.mask.astype(np.bool_)
+
+    @property
+    def budget(self) -> int:
+        """The budget of every episode; it cannot be changed."""
+        return self.guarded.budget
 
     @property
     def remaining(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, final
 
 import numpy as np
@@ -19,6 +20,7 @@ from almostsure.gym.fitting import check_kind, most_steps
 from almostsure.gym.guarded import NO_ACTION, Forbidden, Guarded, LedgerOrPath, StateOf, no_action
 from almostsure.gym.observation import Form, show_final
 from almostsure.learn.ledger import Episode
+from almostsure.model.build.damage import TOLD
 from almostsure.model.mdp import Bools
 from almostsure.shield.protocol import Guard, Run
 
@@ -101,7 +103,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self.shown = self.guarded.show(env.single_observation_space, observe, normalised=normalised)
         self.single_observation_space = self.shown.space
         self.observation_space = batch_space(self.shown.space, env.num_envs)
-        self.budget, self.ledger = self.guarded.budget, self.guarded.ledger
+        self.ledger = self.guarded.ledger
         count, space = env.num_envs, self.guarded.space
         self._all, self._zeros, self._rows = self._resets.all_envs, np.zeros(count, np.int64), np.arange(count)
         self._run: Run = ()  # arrays, after the first reset
@@ -140,8 +142,9 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         observations, rewards, terminated, truncated, infos = self.env.step(played)
         self.guarded.count_steps(int(np.count_nonzero(acting)))
         ended: Bools = terminated | truncated
-        final = self._resets.final(infos, ended)
+        final: Infos | None = None
         try:
+            final = self._resets.final(infos, ended)
             seen, points = self._states(observations, None)
             reached, ends = (seen, points) if final is None else self._finals(infos["final_obs"], ended, seen, points)
             if self.guarded.watching is not None:
@@ -191,6 +194,11 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         if self._resets.over is None:
             raise ResetNeeded("call reset() before action_masks()")
         return self._masks.astype(np.bool_)
+
+    @property
+    def budget(self) -> int:
+        """The budget of every episode; it cannot be changed."""
+        return self.guarded.budget
 
     @property
     def remaining(self) -> Numbers:
@@ -320,16 +328,9 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _reported(self, infos: Infos, final: Infos | None, ended: Bools, acting: Bools) -> npt.NDArray[Any] | None:
         """The damages that environments report, with None for those that do not; None if none of them does."""
-        keys = [key for key in ("damage", "cost") if key in infos or key in (final or {})]
+        keys = [key for key in TOLD if key in infos or key in (final or {})]
         if not keys:
             return None
-        for key in keys:
-            shape = np.shape(infos.get(key, self._zeros))
-            if shape != (self.num_envs,):
-                raise ModelError(
-                    f"infos[{key!r}] must hold one number per environment, shape [{self.num_envs}]; got shape "
-                    f"{list(shape)}. Make it a row: infos[{key!r}][:, 0], for example."
-                )
         if final is None and np.all(infos.get(f"_{keys[0]}", True) | ~acting):  # the common case
             return np.asarray(infos[keys[0]])
         each: npt.NDArray[Any] = np.full(self.num_envs, None, object)
@@ -390,7 +391,9 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         """Record all episodes, which end with an impossible step of one of them; some may have overspent."""
         self._steps += 1
         for at in np.flatnonzero(acting).tolist():
-            reported = self._reported_by(at, infos, final, ended, ("damage", "cost"))
+            reported = None
+            with suppress(LookupError, TypeError):  # infos of another form, which is the error
+                reported = self._reported_by(at, infos, final, ended, TOLD)
             self._write(at, self.guarded.note_error(self._one(at), int(actions[at]), reported), "error")
 
     def _infos(self, infos: Infos, selected: Bools, damages: Numbers, executed: Numbers, replaced: Bools) -> Infos:

@@ -36,7 +36,7 @@ from almostsure.learn.evidence import check_mu
 from almostsure.learn.minimal import Goal, LearnedBudget, budget_of_learned
 from almostsure.learn.simulator import PLAYS, Arrival, Ended, Simulator, Snapshots, as_key
 from almostsure.model.build.damage import Damage
-from almostsure.model.build.environment import make_environment
+from almostsure.model.build.environment import one_environment
 from almostsure.model.build.function import MAX_STATES, Encode, from_function, names_of
 from almostsure.model.mdp import MDP
 from almostsure.model.naming import checked_names
@@ -110,7 +110,7 @@ def explore(
     >>> explore("CliffWalking-v1")
     <MDP: 38 states, 149 choices, 149 outcomes, starts in 36>
     """
-    env = make_environment(env) if isinstance(env, str) else env
+    env = one_environment(env)
     if (mu is None) != (delta is None):
         raise ArgumentError("mu and delta must be given together")
     seed, search = check_seed(seed), Simulator(env, damage, key or as_key, get_state, set_state)

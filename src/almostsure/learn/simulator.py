@@ -67,10 +67,6 @@ class Simulator:
         set_state: Callable[[Any, Any], None] | None,
     ) -> None:
         size = discrete_size("action", getattr(env, "action_space", None))
-        if isinstance(env, type):
-            raise ArgumentError(
-                f"env must be an environment; got the class {env.__name__}. Pass an instance: {env.__name__}()."
-            )
         if size is None:
             raise ArgumentError(
                 "env must be a Gymnasium environment with Discrete actions. Choose a few of its actions with "

@@ -5,7 +5,8 @@ The result is one of two arrays with one row per layer (see :mod:`almostsure.pol
 be called at reachable pairs only (:func:`rule_of_function`).
 
 Entries of terminal states are ignored, whether they fit the actions there or not: every policy that is read here plays
-the first choice in terminal states.
+the first choice in terminal states.  So are those of a learned model's ``unknown``, which has one choice: functions are
+not called there, and an array may have any actions.
 """
 
 from __future__ import annotations
@@ -152,11 +153,12 @@ def choices_of_actions(mdp: MDP, actions: Ints) -> npt.NDArray[Any]:
     """The choice of each action id, [layers, num_states]; −1 stays −1, and terminal states get their first choice."""
     every, is_terminal = np.arange(mdp.num_states), mdp.is_terminal()
     found = np.stack([mdp.find_choices(every, row) for row in actions])
-    bad = ~is_terminal & (actions != -1) & (found < 0)
+    ignored = is_terminal | ((every == mdp.unknown) & (actions != -1))
+    bad = ~ignored & (actions != -1) & (found < 0)
     if bad.any():
         row, state = (int(x[0]) for x in np.nonzero(bad))
         _refuse_action(mdp, state, int(actions[row, state]), int(np.count_nonzero(bad.any(axis=0))) - 1)
-    choice = np.where(is_terminal, mdp.choice_ptr[:-1], found)
+    choice = np.where(ignored, mdp.choice_ptr[:-1], found)
     return choice.astype(index_dtype(mdp.num_choices))
 
 
@@ -186,6 +188,8 @@ def check_probabilities(mdp: MDP, probability: Floats) -> None:
 
 def _call(mdp: MDP, function: Function, state: int, *remaining: int) -> Decision:
     """The decision of a function; if it fails, the error names the state that it was called with."""
+    if state == mdp.unknown:
+        return int(mdp.choice_action[mdp.choice_ptr[state]])
     with Blame(lambda: f"the policy failed at {mdp.describe_state(state)}{_number_of(mdp, state)}", state=state):
         return function(state, *remaining)
 
@@ -218,6 +222,8 @@ def _probabilities_of_matrix(mdp: MDP, matrix: Floats) -> Floats:
     state, action = mdp.choice_states(), mdp.choice_action.astype(np.int64)
     absent = np.repeat(~mdp.is_terminal()[:, None], matrix.shape[2], axis=1)
     absent[state, action] = False
+    if mdp.unknown is not None:
+        absent[mdp.unknown] = False
     is_nan = np.isnan(matrix).any(axis=(0, 2)) & ~mdp.is_terminal()
     if is_nan.any():
         at = int(np.argmax(is_nan))
@@ -229,7 +235,10 @@ def _probabilities_of_matrix(mdp: MDP, matrix: Floats) -> Floats:
     if bad.any():
         _, at_state, at_action = (int(x[0]) for x in np.nonzero(bad))
         _refuse_action(mdp, at_state, at_action, int(np.count_nonzero(bad.any(axis=(0, 2)))) - 1)
-    return _first_in_terminal_states(mdp, np.ascontiguousarray(matrix[:, state, action]))
+    probability = np.ascontiguousarray(matrix[:, state, action])
+    if mdp.unknown is not None:
+        probability[:, mdp.choice_ptr[mdp.unknown]] = (matrix[:, mdp.unknown] != 0).any(axis=1)
+    return _first_in_terminal_states(mdp, probability)
 
 
 def _first_in_terminal_states(mdp: MDP, probability: Floats) -> Floats:

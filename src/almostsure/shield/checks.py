@@ -26,8 +26,10 @@ def require_start(minimal: MinimalBudget, budget: int, *, seen: bool = False) ->
     observed = f"the observed outcomes force {show(needed)} at {where}"
     why = observed if seen else f"{where} {minimal.need_in_words(needed)}"
     never = needed == INFINITE and minimal.cap is None
-    doubt = "known to be " if minimal.less_may_do or (never and mdp.unknown is not None) else ""
+    too_few = never and mdp.unknown is not None
+    doubt = "known to be " if minimal.less_may_do or too_few else ""
     if never:
-        raise Infeasible(f"no budget is {doubt}enough at the start: {why}.", needed=math.inf)
+        remedy = " Learn from more samples, or from a longer log." if too_few and not seen else ""
+        raise Infeasible(f"no budget is {doubt}enough at the start: {why}.{remedy}", needed=math.inf)
     enough = needed if needed < INFINITE else None
     raise Infeasible(f"a budget of {budget} is not {doubt}enough at the start: {why}.", needed=enough)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import almostsure as asure
-from almostsure.errors import UnknownName
+from almostsure.errors import ArgumentError, UnknownName
 from almostsure.gym import DamageTracker, ready
 from almostsure.model import known_damage
 
@@ -44,6 +44,11 @@ def test_errors_for_unknown_environments_list_the_known_ones():
         ready("CartPole-v1")
     with pytest.raises(UnknownName, match=r"'FrozenLak-v1'\. Did you mean 'FrozenLake-v1'\?"):
         ready("FrozenLak-v1")
+
+
+def test_an_environment_in_place_of_its_id_is_refused():
+    with pytest.raises(ArgumentError, match=r"must be the id of an environment; got TimeLimit\. Pass env\.spec\.id"):
+        ready(gymnasium.make("FrozenLake-v1"))
 
 
 def test_damage_functions_work_in_from_gymnasium():

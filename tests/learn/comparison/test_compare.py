@@ -226,6 +226,8 @@ def test_the_plot_has_a_panel_for_each_measure(small):
         "return of a training episode", "damage of a training episode", "violations so far",
     ]  # fmt: skip
     assert all(len(axes.collections) == 5 for axes in figure.axes)  # bands
+    for first, *others in (axes.lines[:5] for axes in figure.axes):  # of equal curves, the first still shows
+        assert first.get_linewidth() > max(line.get_linewidth() for line in others)
     figure.canvas.draw()
 
 

@@ -180,6 +180,16 @@ def test_a_shield_without_a_safe_action_in_an_initial_state_is_refused():
         ShieldedQ(shield=seen.freeze()).train(both, 1, steps=100, seed=0)
 
 
+@pytest.mark.parametrize("shield", [None, optimistic], ids=["exact", "online"])
+def test_a_learned_model_is_trained_in_although_it_has_the_state_unknown(shield):
+    learned = asure.learn_minimal_budget("hazard-map", mu=0.1, delta=0.01, budget=1, seed=1)
+    assert learned.mdp.unknown is not None
+    training = ShieldedQ(shield=shield).train(learned.mdp, 1, steps=2_000, seed=0)
+    if shield is None:
+        assert training.damages.max() <= 1
+    assert asure.compare(learned.mdp, 1, steps=500, seeds=1).rows[0]["training_violations"] == 0
+
+
 # ---------------------------------------------------------------------- learning
 
 

@@ -487,7 +487,8 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
 def test_columns_are_found_or_suggested():
     table = {n: v for n, v in LINE.items() if n != "d"}
     with pytest.raises(
-        UnknownName, match=r"unknown column 'damage'. Did you mean 'damages'.*has: s, a, s', r, damages"
+        UnknownName,
+        match=r"unknown column 'damage'. Did you mean 'damages'.* Columns that .* has: s, a, s', r, damages",
     ):
         learn(table | {"damages": LINE["d"]})
     assert same(learn(table | {"damages": LINE["d"]}, columns={"damage": "damages"}), learn(LINE))

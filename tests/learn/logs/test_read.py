@@ -165,7 +165,7 @@ def test_bad_parquet_files(tmp_path, make_log, hazard, monkeypatch):
     holes = write_parquet(tmp_path / "holes.parquet", {"s": [0, 0], "a": [0, None], "s'": [0, 0], "d": [0, 1]})
     with pytest.raises(ModelError, match="action must be an integer, 0 or more; got nothing at row 1 of "):
         learn(holes)
-    with pytest.raises(UnknownName, match=r"unknown column 'harms'.*has: s, a, s', d"):
+    with pytest.raises(UnknownName, match=r"unknown column 'harms'.* Columns that .* has: s, a, s', d"):
         learn(holes, columns={"damage": "harms"})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra, match=r"pip install 'almostsure\[logs\]'"):

@@ -147,6 +147,8 @@ def test_a_function_that_fails_names_the_place():
         FunctionSampler(3, 1, 1)
     with pytest.raises(ArgumentError, match="num_states must be at least 1"):
         FunctionSampler(step, 0, 1)
+    with pytest.raises(ModelError, match="terminal must be a collection of states; got 1"):
+        FunctionSampler(lambda state, action, rng: (1, 0.0, 0), 2, 1, terminal=1)
     with pytest.raises(ModelError, match="terminal states must lie in 0 … 1; got 5"):
         FunctionSampler(step, 2, 1, terminal=[5])
 
@@ -292,13 +294,37 @@ def test_an_environment_that_fails_names_the_place():
     stuck = gymnasium.wrappers.TransformAction(env, lambda action: 1 // 0, env.action_space)
     for broken, what in (
         (EnvSampler(stuck, set_lake, lambda *_: 0), "the environment failed at state 0, action 0"),
-        (EnvSampler(env, lambda env, s: 1 / 0, lambda *_: 0), "set_state failed for state 0"),
+        (EnvSampler(env, lambda env, s: 1 / 0, lambda *_: 0), r"set_state failed for state 0 \(with budget=, .*\)"),
         (EnvSampler(env, set_lake, lambda *_: 1 / 0), "damage failed for 0, 0, .*"),
     ):
         with pytest.raises(ModelError, match=f"^{what}: ZeroDivisionError"):
             count_outcomes(broken, 1)
+    for damage, shown in ((None, r"None .*\. Is a return missing\?$"), ("1", "'1'"), (0.5, "0.5"), (256, "256")):
+        with pytest.raises(ModelError, match=f"^damage must be an integer 0 … 255; got {shown}") as caught:
+            count_outcomes(EnvSampler(env, set_lake, lambda *_, d=damage: d), 1)
+        assert "after state 0, action 0" in str(caught.value)
     with pytest.raises(ModelError, match=r"^encode failed for the observation 0: ZeroDivisionError"):
         EnvSampler(env, set_lake, lambda *_: 0, encode=lambda o: 1 / 0)
+
+
+def test_states_in_which_no_episode_goes_on_are_sampled_only_without_a_budget():
+    class Walk(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(1)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.at = 0
+            return 0, {}
+
+        def step(self, action):
+            self.at += 1
+            return self.at, 0.0, self.at == 2, False, {"cost": 0}
+
+    walk = EnvSampler(Walk(), lambda env, state: setattr(env, "at", state))
+    message = r"got 3 after state 2, action 0 \(with budget=, .* samples only states in which an episode may go on\)"
+    with pytest.raises(ModelError, match=message):
+        asure.learn_minimal_budget(walk, mu=0.5, delta=0.1)
+    assert asure.learn_minimal_budget(walk, mu=0.5, delta=0.1, budget=0).minimal.smallest_budget() == 0
 
 
 @pytest.mark.parametrize("terminal", [[0.5], "ab", [None]])

@@ -19,7 +19,7 @@ from typing import Any, final
 import gymnasium
 
 from almostsure.budget.solve import minimal_budget
-from almostsure.errors import UnknownName
+from almostsure.errors import ArgumentError, UnknownName
 from almostsure.gym.damage import DamageTracker
 from almostsure.gym.envs.minigrid import make_room, read_room
 from almostsure.gym.guarded import StateOf
@@ -80,6 +80,8 @@ def ready(name: str, *, map_seed: int = 0, **make_kwargs: Any) -> Ready:
     >>> observation
     array([36,  2])
     """
+    if not isinstance(name, str):
+        raise ArgumentError(f"name must be the id of an environment; got {type(name).__name__}. Pass env.spec.id.")
     _, env_id = module_and_id(name)
     if env_id.startswith("MiniGrid-"):
         make = partial(make_room, env_id, map_seed, **make_kwargs)

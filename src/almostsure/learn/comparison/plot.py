@@ -62,7 +62,8 @@ def _measure(axes: Axes, comparison: Comparison, measure: str) -> None:
 def _panel(axes: Axes, comparison: Comparison, measure: str) -> None:
     for number, (name, curves) in enumerate(comparison.curves.items()):
         curve, colour = curves[measure], COLOURS[number % len(COLOURS)]
-        axes.plot(curve.steps, curve.mean, color=colour, linewidth=1.4, label=name)
+        width = 1.4 if number else 2.8  # so that the first curve still shows below an equal one
+        axes.plot(curve.steps, curve.mean, color=colour, linewidth=width, label=name)
         if np.isfinite(curve.lower).any():
             axes.fill_between(curve.steps, curve.lower, curve.upper, color=colour, alpha=0.1, linewidth=0)
 

@@ -196,12 +196,13 @@ def _matching(mdp: MDP, space: Space, is_terminal: Bools) -> npt.NDArray[np.int6
     """For each choice of the model, the shield's choice of the same state and action; −1 for those of ended states.
 
     A learned shield has the states that can be observed, the end and ``unknown``, so ended states of the model may be
-    other states of the shield.
+    other states of the shield, unless the model is itself a learned one with the same end and ``unknown``.
     """
     owner = mdp.choice_states()
     at = space.find_choices(owner, mdp.choice_action)
     has, over = at >= 0, is_terminal[owner]
-    observed = owner < space.num_observed if space.end is not None or space.unknown is not None else has
+    alike = (mdp.end, mdp.unknown) == (space.end, space.unknown)
+    observed = has if alike else owner < space.num_observed
     theirs: npt.NDArray[np.int64] = np.where(over & ~(has & observed), -1, at)
     lacks = np.flatnonzero(~(over | (has & observed)))
     if lacks.size:

@@ -105,7 +105,7 @@ def _refuse_done(there: list[str], result: Mapping[str, str], where: str) -> Non
 def _find(ours: str, there: list[str], wanted: str | None, where: str) -> str | None:
     if wanted is not None:
         if wanted not in there:
-            raise UnknownName("column", wanted, there, f"{where} has: {', '.join(there) or 'none'}.")
+            raise UnknownName("column", wanted, there, f"Columns that {where} has: {', '.join(there) or 'none'}.")
         return wanted
     found = [name for name in NAMES[ours] if name in there]
     if len(found) > 1:
@@ -119,7 +119,8 @@ def _find(ours: str, there: list[str], wanted: str | None, where: str) -> str | 
 def _missing(ours: str, there: list[str], where: str) -> UnknownName:
     if len(there) == 1 and ";" in there[0]:
         return UnknownName("column", ours, there, f"The separator of {where} seems to be ';'. Write it with commas.")
-    remedy = f"{where} has: {', '.join(there) or 'none'}. Rename one of them, or pass columns={{{ours!r}: …}}."
+    has = f"Columns that {where} has: {', '.join(there) or 'none'}."
+    remedy = f"{has} Rename one of them, or pass columns={{{ours!r}: …}}."
     return UnknownName("column", ours, there, remedy)
 
 

@@ -26,16 +26,17 @@ from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.damage import Damage, known_damage
-from almostsure.model.build.environment import check_layers, discrete_size, make_environment, names_environment
+from almostsure.model.build.environment import check_layers, discrete_size, names_environment, one_environment
 from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.tables import from_gymnasium, without_model
-from almostsure.model.build.validate import MAX_DAMAGE
+from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import MDP
 from almostsure.model.space import Encode, Space
 from almostsure.wording import brief
 
 SetState = Callable[[Any, int], Any]
 
+SKIPPED = " (with budget=, learn_minimal_budget samples only states in which an episode may go on)"
 RESETS = 256  # resets for finding the initial states of an environment
 
 
@@ -48,14 +49,14 @@ def is_environment(thing: Any) -> bool:
 
 def sampler_of_env(env: Any) -> EnvSampler | MDP:
     """The sampler of an environment whose state the library can set; its model, if it plays one of ours."""
-    env = make_environment(env) if isinstance(env, str) else env
+    env = one_environment(env)
     model = getattr(env.unwrapped, "mdp", None)
     return model if isinstance(model, MDP) else EnvSampler(env)
 
 
 def model_of_env(env: Any) -> Any:
     """The model of an environment that plays one of ours or has a transition table; else the environment itself."""
-    env = make_environment(env) if isinstance(env, str) else env
+    env = one_environment(env)
     model, damage = getattr(env.unwrapped, "mdp", None), known_damage(env)
     if isinstance(model, MDP):
         return model
@@ -73,8 +74,7 @@ def space_of_env(
     encode: Encode | None = None,
 ) -> Space:
     """The states and actions of an environment, from its spaces only; without an environment, those that are given."""
-    if isinstance(env, str):
-        env = make_environment(env)
+    env = None if env is None else one_environment(env)
     size = _num_states(env, num_states, encode)
     if initial is None:
         listed = None if env is None else _listed_starts(env, size)
@@ -103,7 +103,7 @@ class EnvSampler:
     Parameters
     ----------
     env
-        The environment.  Its random generator, ``env.unwrapped.np_random``, is replaced.
+        The environment, or its id.  Its random generator, ``env.unwrapped.np_random``, is replaced.
     set_state
         ``set_state(env, state)`` puts the environment into a state, including hidden state, and returns the observation
         there (it may return None, except if ``encode`` is given and ``damage`` is a function).  The toy-text
@@ -156,6 +156,7 @@ class EnvSampler:
         for name, value in (("set_state", set_state), ("encode", encode)):
             if value is not None and not callable(value):
                 raise ModelError(f"{name} must be a function; got {value!r}")
+        env = one_environment(env)
         check_layers(env, "EnvSampler", around=False)
         self._env, self.encode = env, encode
         self._set_state = _toy_state(env) if set_state is None else set_state
@@ -213,14 +214,24 @@ class EnvSampler:
 
     def _put(self, state: int) -> Any:
         """Put the environment into a state; returns the observation there, or None if ``set_state`` does."""
-        with Blame(lambda: f"set_state failed for state {state}"):
+        with Blame(lambda: f"set_state failed for state {state}{SKIPPED}"):
             return self._set_state(self._env, state)
 
     def _step(self, before: Any, state: int, action: int) -> tuple[Any, tuple[int, float, float], bool]:
         """Play an action; returns the observation, the outcome, and whether the episode is over."""
         observation, reward, terminated, truncated, info = self._env.step(action)
-        after = self._state(observation, f"after state {state}, action {action}")
-        damage = self._damage(before, action, observation, float(reward), bool(terminated), info)
+        hint = "" if terminated else SKIPPED
+        after = self._state(observation, f"after state {state}, action {action}{hint}")
+        told = self._damage(before, action, observation, float(reward), bool(terminated), info)
+        damage = as_damage(told)
+        if damage is None:
+            remedy = " Is a return missing?" if told is None and self._damage.function is not None else ""
+            raise ModelError(
+                f"damage must be an integer 0 … {MAX_DAMAGE}; got {told!r} after state {state}, action {action}."
+                f"{remedy}",
+                state=state,
+                action=action,
+            )
         outcome = self.num_states if terminated else after, float(reward), float(damage)
         return observation, outcome, bool(terminated or truncated)
 

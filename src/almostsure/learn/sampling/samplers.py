@@ -263,6 +263,8 @@ class FunctionSampler:
         self.initial, self.max_damage, self.encode = initial, max_damage, encode
         self.state_names, self.action_names = state_names, action_names
         self._step, self._actions = step, actions
+        if not isinstance(terminal, Iterable):
+            raise ModelError(f"terminal must be a collection of states; got {terminal!r}")
         self.terminal = frozenset(whole_array("terminal", list(terminal)).ravel().tolist())
         self.identity = identity or identity_of(("function", step, sorted(self.terminal)))
         outside = [state for state in self.terminal if not 0 <= state < self.num_states]

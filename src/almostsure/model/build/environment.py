@@ -67,6 +67,22 @@ def make_environment(name: str, **options: Any) -> Any:
         raise ModelError(f"{env_id} cannot be made{how}: {error}") from error
 
 
+def one_environment(env: Any) -> Any:
+    """The environment, made if it is an id; ArgumentError for a class or a vector of environments."""
+    if isinstance(env, str):
+        return make_environment(env)
+    if isinstance(env, type):
+        raise ArgumentError(
+            f"env must be an environment; got the class {env.__name__}. Pass an instance: {env.__name__}()."
+        )
+    if hasattr(env, "single_observation_space"):
+        raise ArgumentError(
+            f"env must be one environment; got {type(env).__name__}, a vector of them. Pass an environment such as "
+            "those in it; ShieldedVectorEnv puts the resulting shield around the vector."
+        )
+    return env
+
+
 def discrete_size(what: str, space: Any) -> int | None:
     """The size of a discrete action or observation space (``what``), which must start at 0; None for other spaces."""
     if all(kind.__name__ != "Discrete" for kind in type(space).__mro__):  # other spaces have an n too

@@ -20,7 +20,7 @@ import numpy as np
 from almostsure.arguments import mapping, names_right_word
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build.damage import Damage, damage_function, damage_of
-from almostsure.model.build.environment import make_environment
+from almostsure.model.build.environment import make_environment, one_environment
 from almostsure.model.build.given import initial_distribution
 from almostsure.model.build.transitions import build
 from almostsure.model.build.validate import as_damage
@@ -329,7 +329,7 @@ def _opened(env_or_id: Any, make_kwargs: Mapping[str, Any]) -> Iterator[Any]:
     elif make_kwargs:
         raise ModelError(f"{', '.join(make_kwargs)} must be passed with an environment's id; got an environment")
     else:
-        yield getattr(env_or_id, "unwrapped", env_or_id)
+        yield getattr(one_environment(env_or_id), "unwrapped", env_or_id)
 
 
 def table_of(env: Any) -> Mapping[Any, Any]:
