@@ -134,13 +134,14 @@ def _solve(game, bounds, members, room, known_values, half, cut_before):
     """Settle a component by policy iteration with elimination; False if gains may go on for ever, or if it fails."""
     sizes, known = cut_before
     surely = game.discount == 1.0
-    can_stay, local, inside = np.zeros(0, np.bool_), members, inner_graph(game, bounds, members[:0], True)
+    if surely and known[0] > 0.0 and may_gain(game, bounds, members):
+        return False
     if surely:
-        if known[0] > 0.0 and may_gain(game, bounds, members):
-            return False
         members, can_stay, inside, local = collapse(game, bounds, members)
-        if can_stay.any():
-            sizes, known = cut(game, bounds, members, can_stay, room)
+    else:
+        can_stay, local, inside = np.zeros(0, np.bool_), members, inner_graph(game, bounds, members[:0], True)
+    if can_stay.any():
+        sizes, known = cut(game, bounds, members, can_stay, room)
     part, merged = fitted(room, sizes), can_stay.any()
     most, top, error, relative, _ = known
     size = sizes[0]
