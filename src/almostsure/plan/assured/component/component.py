@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 DIRECT = 2_000  # the most positions of a component that is solved by policy iteration with LU
 THIN = 12_000  # the same where sweeps have failed
-GAINFUL = 20_000  # the most pairs of a component for which it is decided whether gains go on for ever
 CHEAP = 1e9  # multiplications up to which LU is cheap enough for a component without costs
 THICK = 60_000  # the most positions of such a component for which the cost of LU is estimated
 FIRST_ROUNDS = 8  # sweeps before the first policy is evaluated by LU
@@ -417,19 +416,16 @@ class Component:
         gains = self.game.gain[self.graph.origin[inside.origin]]
         if not (gains > 0).any():
             return False
-        from almostsure.plan.assured.component.gains import only_loses, settle_gains
+        from almostsure.plan.assured.component.gains import settle_gains
 
-        if self.members.size > DIRECT and only_loses(self.game, self.bounds, self.members):
-            return False
-        if self.members.size > GAINFUL and (gains < 0).any():
-            self._set_unknown()
-            return True
         try:
             found = settle_gains(self.game, self.bounds, self.members, self.engine.mdp.reward)
         except LimitReached as error:
             self.engine.doubts.append(str(error))
             self._set_unknown()
             return True
+        if found is None:
+            return False
         self.engine.proved &= found.exact
         if found.forever.any():
             self._set_unbounded(self.members[found.forever])
