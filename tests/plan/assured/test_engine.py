@@ -15,8 +15,8 @@ import almostsure as asure
 from almostsure import AlmostSure, from_transitions, minimal_budget, solve_policy
 from almostsure.errors import LimitReached, NoSafeAction, UnboundedReturn
 from almostsure.model.build.grid import grid_family
-from almostsure.plan.assured import engine, explore
-from almostsure.plan.assured.component import component, sweeps
+from almostsure.plan.assured import engine, exact, explore
+from almostsure.plan.assured.component import component, gains, sweeps
 from almostsure.plan.assured.layers import solve_layers
 from almostsure.policy.evaluation.evaluate import evaluate
 from almostsure.policy.policy import Policy
@@ -536,3 +536,16 @@ def test_who_leads_only_to_those_that_were_settled_is_settled_too():
     found = solve_policy(mdp, AlmostSure(0), everywhere=True)
     assert found.value == pytest.approx(10 + r[-leaf.size])
     assert found.upper - found.lower <= 1e-8
+
+
+@pytest.mark.parametrize(("loss", "error", "says"), [
+    (0.5, UnboundedReturn, "reward can be collected for ever"),
+    (1.0, LimitReached, "only decided among at most 0 pairs"),
+])  # fmt: skip
+def test_large_components_with_gains_and_losses(monkeypatch, loss, error, says):
+    """A cycle that gains is found whatever its size; only whether gains and losses cancel out has a limit."""
+    monkeypatch.setattr(gains, "GAINFUL", 0)
+    monkeypatch.setattr(exact, "FEW", 0)
+    rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -loss, 0), (0, 1, 2, 1, 0, 0)]
+    with pytest.raises(error, match=says):
+        solve_policy(from_transitions(*zip(*rows, strict=True), terminal=[2]), AlmostSure(0))

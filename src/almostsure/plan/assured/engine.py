@@ -25,7 +25,7 @@ from almostsure.memory import untouched
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.plan.assured import explore, sums
 from almostsure.plan.assured.component.component import Component, make_part
-from almostsure.plan.assured.component.small import DENSE, largest, settle, settle_directly
+from almostsure.plan.assured.component.small import MEDIUM, largest, settle, settle_directly
 from almostsure.plan.assured.explore import Graph, Moves, Span
 from almostsure.plan.assured.steps import NOWHERE, TINY, Bounds, Game, Known, Part
 
@@ -185,7 +185,7 @@ class Engine:
             if at == start.size - 1:
                 self.rooms.clear()
                 return
-            if start[at + 1] - start[at] <= min(small, DENSE):
+            if start[at + 1] - start[at] <= min(small, MEDIUM):
                 at = self.call(settle_directly, *where, at, part, self.known, half)
             if at > first:
                 continue

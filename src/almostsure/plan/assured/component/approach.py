@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.component.parts import LATE
+from almostsure.plan.assured.component.parts import LATE, list_predecessors
 from almostsure.plan.assured.steps import NOWHERE
 
 POLICY_SWEEPS = 4  # sweeps over the policy's choices only, after one over all choices
@@ -316,37 +316,87 @@ def _weights(changes, change, products, slot, count, size):
 
 
 @njit(cache=True, error_model="numpy")
+def narrow(part, order):
+    """Sort positions breadth first, so that choices lead nearby in the order; returns it and how far they lead at most.
+
+    The search runs twice, the second time from the position that the first one found last.
+    """
+    size, positions = order.size, part.ptr.size - 1
+    list_predecessors(part, positions)
+    found, rank = np.empty(size, np.uint32), np.zeros(positions, np.uint32)
+    for _ in range(2):
+        waiting = np.zeros(positions, np.bool_)
+        for x in order:
+            waiting[x] = True
+        count = done = 0
+        for i in range(size - 1, -1, -1):
+            count = _wait_no_more(order[i], waiting, found, count)
+            while done < count:
+                x, done = found[done], done + 1
+                for e in range(part.entry_ptr[part.ptr[x]], part.entry_ptr[part.ptr[x + 1]]):
+                    count = _wait_no_more(part.column[e], waiting, found, count)
+                for q in range(part.pred_ptr[x], part.pred_ptr[x + 1]):
+                    count = _wait_no_more(part.pred[q], waiting, found, count)
+        order = found.copy()
+    for i in range(size):
+        rank[order[i]] = i
+    reach = 0
+    for i in range(size):
+        x = order[i]
+        for e in range(part.entry_ptr[part.ptr[x]], part.entry_ptr[part.ptr[x + 1]]):
+            reach = max(reach, abs(np.int64(rank[part.column[e]]) - i))
+    return order, reach
+
+
+@njit(cache=True, error_model="numpy", inner=True)
+def _wait_no_more(x, waiting, found, count):
+    """Append a position to the ``count`` found ones if it is waiting; returns how many there are now."""
+    if waiting[x]:
+        waiting[x], found[count] = False, x
+        return count + 1
+    return count
+
+
+@njit(cache=True, error_model="numpy")
 def eliminate(part, order, policy, value):
-    """Fill in a policy's values by Grassmann–Taksar–Heyman elimination; False if it does not leave almost surely."""
+    """Fill in a policy's values by Grassmann–Taksar–Heyman elimination; False if it does not leave almost surely.
+
+    Only the band of the matrix is stored that the policy's choices reach in the given order.
+    """
     entry_ptr, column, factor, constant, leaks = part.entry_ptr, part.column, part.factor, part.constant, part.leak
-    size = order.size
+    size, band = order.size, 0
     local = np.empty(part.ptr.size, np.int64)
     for i in range(size):
         local[order[i]] = i
-    moves, leak, right = np.zeros((size, size)), np.empty(size), np.empty(size)
+    for i in range(size):
+        k = policy[order[i]]
+        for e in range(entry_ptr[k], entry_ptr[k + 1]):
+            band = max(band, abs(local[column[e]] - i))
+    moves, leak, right = np.zeros((size, 2 * band + 1)), np.empty(size), np.empty(size)  # i → j is moves[i, j - i + band]
     for i in range(size):
         k = policy[order[i]]
         leak[i], right[i] = leaks[k], constant[k]
         for e in range(entry_ptr[k], entry_ptr[k + 1]):
-            moves[i, local[column[e]]] += factor[e]
+            moves[i, local[column[e]] - i + band] += factor[e]
     total = np.empty(size)
     for k in range(size - 1, -1, -1):
-        total[k] = leak[k]
-        for j in range(k):
-            total[k] += moves[k, j]
+        first, here = max(k - band, 0), moves[k, max(band - k, 0) : band]  # to the positions from ``first`` to k − 1
+        total[k] = leak[k] + here.sum()
         if total[k] <= 0.0:
             return False
-        for i in range(k):
-            if moves[i, k] > 0.0:
-                share = moves[i, k] / total[k]
-                for j in range(k):
-                    moves[i, j] += share * moves[k, j]
+        for i in range(first, k):
+            chance = moves[i, k - i + band]
+            if chance > 0.0:
+                share = chance / total[k]
+                there = moves[i, first - i + band : k - i + band]
+                for j in range(here.size):
+                    there[j] += share * here[j]
                 leak[i] += share * leak[k]
                 right[i] += share * right[k]
     for k in range(size):
         worth = right[k]
-        for j in range(k):
-            worth += moves[k, j] * value[order[j]]
+        for j in range(max(k - band, 0), k):
+            worth += moves[k, j - k + band] * value[order[j]]
         value[order[k]] = worth / total[k]
     return True
 

@@ -21,7 +21,7 @@ from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.assured import steps
 from almostsure.plan.assured.component import approach, parts, places, plains
 from almostsure.plan.assured.component.estimate import estimate, room_to_estimate
-from almostsure.plan.assured.component.parts import LOST, NO_STAY, STAY, SURE
+from almostsure.plan.assured.component.parts import NO_STAY, STAY
 from almostsure.plan.assured.component.summit import settle_best_exits
 from almostsure.plan.assured.component.sweeps import Sweeper, choice_owner, choice_worth, solve_directly
 from almostsure.plan.assured.explore import Graph
@@ -33,16 +33,14 @@ if TYPE_CHECKING:
 
 DIRECT = 2_000  # the most positions of a component that is solved by policy iteration with LU
 THIN = 12_000  # the same where sweeps have failed
-GAINFUL = 20_000  # the most pairs of a component for which it is decided whether gains go on for ever
 CHEAP = 1e9  # multiplications up to which LU is cheap enough for a component without costs
 THICK = 60_000  # the most positions of such a component for which the cost of LU is estimated
 FIRST_ROUNDS = 8  # sweeps before the first policy is evaluated by LU
 FEW = 8  # members not known to leave almost surely are examined one by one if they are at most 1 in FEW
 HINTED = 0.9  # the share of members whose value with a smaller budget must be known to serve as a hint
 WORTHS = 3  # members are sorted by value into so many buckets, times the square root of their number
-FAR, MISLED = 10, 0.005  # hints mislead if at least this share of members is off by more than FAR buckets
 DENSE = 4  # members are sorted by marking them if at least 1 in DENSE of the numbers in their range is a member
-SAMPLED = 10_000  # the size of samples, of choices or of positions
+SAMPLED = 10_000  # the size of a sample of choices
 SUMMITS = 8  # rounds of settling the positions that attain the best exit
 ATTEMPTS = 4  # at solving with a residual so small that the bounds are within the tolerance
 Array = TypeVar("Array", Floats, Ints)
@@ -77,22 +75,21 @@ class Component:
         self.game, self.bounds, self.graph = engine.game, engine.bounds, engine.graph
         self.can_stay = NO_STAY
         self.all_sure = False  # whether all members are known to leave almost surely
-        self.fate = np.zeros(0, np.uint8)  # [members] OPEN, LOST, LEAVES or SURE, where there is a hint
+        self.sure = np.zeros(0, np.bool_)  # [members], which are known to leave almost surely, where there is a hint
         self.inside: Graph | None = None  # the choices inside collapsed end components
         self.hint: Floats | None = None
         if members.size > DIRECT:
             self._set_hint()
-        self.bounds.place[self.members] = np.arange(members.size, dtype=np.uint32)
 
     def _set_hint(self) -> None:
         """Sort the members by the values of their states with a smaller budget; no hint if too few are known."""
         self.members = self.sorted
-        hint, fate = np.empty(self.members.size), np.empty(self.members.size, np.uint8)
-        self.call(parts.hints, self.game, self.members, self.engine.known, hint, fate)
+        hint, sure = np.empty(self.members.size), np.empty(self.members.size, np.bool_)
+        self.call(parts.hints, self.game, self.members, self.engine.known, hint, sure)
         if np.count_nonzero(hint > -np.inf) < HINTED * hint.size:
             return
-        sort = parts.by_worth, self.members, hint, fate, int(WORTHS * hint.size**0.5)
-        self.members, self.hint, self.fate = self.call(*sort)
+        sort = parts.by_worth, self.members, hint, sure, int(WORTHS * hint.size**0.5)
+        self.members, self.hint, self.sure = self.call(*sort)
 
     def call(self, kernel: Any, *arguments: Any) -> Any:
         """Call a kernel, compiled or not."""
@@ -103,6 +100,7 @@ class Component:
         if self.hint is not None and self.engine.is_monotone and self.engine.discount == 1:
             self._remove_lost(self.hint)
         members = self.members
+        self.bounds.place[members] = np.arange(members.size, dtype=np.uint32)
         self.build_equations()
         if self.top == np.inf:
             return self._set_unbounded(members[:0])
@@ -120,11 +118,8 @@ class Component:
         if self.members.size == 0:
             self.bounds.place[members] = NOWHERE
             return None
-        if members.size > DIRECT and self.inside is None:
-            if self.hint is None:
-                self._sort_by_estimate()
-            else:
-                self._sort_by_backup(self.hint)
+        if members.size > DIRECT and self.inside is None and self.hint is None:
+            self._sort_by_estimate()
         self._order_equations()
         if self.part.ptr.size == 1:
             self.set_lost(self.members)
@@ -134,16 +129,23 @@ class Component:
         return None
 
     def _remove_lost(self, hint: Floats) -> None:
-        """Remove the members with value −∞ before the equations are built, if they can be told quickly."""
-        members, others = self.members, np.flatnonzero(self.fate != SURE)
+        """Remove the members with value −∞ before the equations are built, if those not known to leave are few.
+
+        The others count as exits.  Members that cannot leave are lost if staying costs, and no exit is worth +∞.
+        """
+        members, bounds, others = self.members, self.bounds, np.flatnonzero(~self.sure)
         if FEW * others.size > members.size:
             return
-        self.all_sure = bool(self.call(parts.strand, self.game, self.bounds, members, others, self.fate))
-        lost = others[self.fate[others] == LOST]
-        if not self.all_sure or not lost.size:
-            return
-        self._remove(members[lost])
-        self._keep(np.delete(members, lost), np.delete(hint, lost))
+        bounds.low[self.sorted] = bounds.high[self.sorted] = 0.0
+        self.members = members[others]
+        bounds.place[self.members] = np.arange(others.size, dtype=np.uint32)
+        self.build_equations()
+        lost = np.delete(others, self._leaving()[1])
+        self.members = members
+        self.all_sure = lost.size == 0 or bool(self.most < 0 and self.top < np.inf)
+        if self.all_sure and lost.size:
+            self._remove(members[lost])
+            self._keep(np.delete(members, lost), np.delete(hint, lost))
 
     def _remove(self, lost: Ints) -> None:
         """Set members to −∞ and take them out of the component."""
@@ -153,8 +155,9 @@ class Component:
     def _keep(self, members: Ints, hint: Floats) -> None:
         """Continue with some members, in the given order and with first values; the others have been removed."""
         place = self.bounds.place
-        self.members, self.hint, self.sorted = members, hint, self.sorted[place[self.sorted] != NOWHERE]
+        self.members, self.hint = members, hint
         place[members] = np.arange(members.size, dtype=np.uint32)
+        self.sorted = self.sorted[place[self.sorted] != NOWHERE]
 
     # ------------------------------------------------------------------ the equations
 
@@ -187,21 +190,6 @@ class Component:
             self._remove(np.delete(self.members, order))
             self.all_sure = True
         self._keep(self.members[order], guess[order])
-        self.build_equations()
-
-    def _sort_by_backup(self, hint: Floats) -> None:
-        """Build the equations again, sorted by the hints after one backup, if that often differs from the hints."""
-        positions, usable = np.arange(hint.size, dtype=np.uint32), np.ones(self.raw.origin.size, np.bool_)
-        worths, sample = int(WORTHS * hint.size**0.5), positions[:: 1 + hint.size // SAMPLED].copy()
-        worth, known = hint.copy(), hint[hint > -np.inf]
-        self.call(parts.guess, self.raw, usable, sample, worth)
-        far = FAR * float(np.ptp(known)) / worths
-        with np.errstate(invalid="ignore"):  # −∞ that stays −∞
-            if np.count_nonzero(worth[sample] - hint[sample] > far) < MISLED * sample.size:
-                return
-        self.call(parts.guess, self.raw, usable, positions, worth)
-        members, worth, _ = self.call(parts.by_worth, self.members, worth, self.fate, worths)
-        self._keep(members, worth)
         self.build_equations()
 
     def _leaving(self) -> tuple[Bools, Ints]:
@@ -327,12 +315,10 @@ class Component:
         if self.most < 0 and self.top > -np.inf:
             height: Floats = 1 + (max(self.top, float(value.max())) - value) / -self.most
             return height
-        if not self.call(parts.leaves, part, np.arange(value.size, dtype=np.uint32), policy):
+        if sweeper is None or not self.call(parts.leaves, part, np.arange(value.size, dtype=np.uint32), policy):
             return None
         near = choice_worth(part, value) >= (value - 4 * half * np.maximum(1.0, np.abs(value)))[choice_owner(part)]
         near[policy] = True
-        if sweeper is None:
-            return solve_directly(part, policy, np.where(near, 1.0, -np.inf))[1]
         height = np.zeros(value.size)
         done = sweeper.run(np.where(near, 1.5, -np.inf), height, policy.copy(), 0.4)
         return height if done else None
@@ -430,19 +416,16 @@ class Component:
         gains = self.game.gain[self.graph.origin[inside.origin]]
         if not (gains > 0).any():
             return False
-        from almostsure.plan.assured.component.gains import only_loses, settle_gains
+        from almostsure.plan.assured.component.gains import settle_gains
 
-        if self.members.size > DIRECT and only_loses(self.game, self.bounds, self.members):
-            return False
-        if self.members.size > GAINFUL and (gains < 0).any():
-            self._set_unknown()
-            return True
         try:
             found = settle_gains(self.game, self.bounds, self.members, self.engine.mdp.reward)
         except LimitReached as error:
             self.engine.doubts.append(str(error))
             self._set_unknown()
             return True
+        if found is None:
+            return False
         self.engine.proved &= found.exact
         if found.forever.any():
             self._set_unbounded(self.members[found.forever])

@@ -35,6 +35,8 @@ from almostsure.policy.evaluation.linear import SuperLU
 from almostsure.wording import counted
 
 UNPROVED = "the bounds could not be proved in 64-bit numbers. Pass a horizon, or a discount below 1."
+FEW = 2_000  # members up to which the policy iteration below is used where all cycles lose, too: it is more accurate
+GAINFUL = 20_000  # the most pairs of a component for which it is decided whether gains and losses cancel out
 MAX_ITERATIONS = 200  # of policy iteration, which may alternate between policies that are equal up to rounding
 NEAR = (64, 8, 1)  # choices that are worse by less than so many rounding errors may be optimal
 EPSILON = float(np.finfo(np.float64).eps)
@@ -52,17 +54,11 @@ class Found:
     exact: bool = True  # whether gains and losses that seem to cancel out do so exactly, and not only up to rounding
 
 
-def only_loses(game: Game, bounds: Bounds, members: Ints) -> bool:
-    """Whether every policy that stays in the component has a negative mean reward: then it needs no special care."""
-    flow, _ = _flow(game, bounds, members)
-    terms = _most_outcomes(game, flow)
-    return all(gain_sign(flow, choices, terms) < 0 for choices in gaining_components(flow))
-
-
-def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> Found:
+def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> Found | None:
     """Values, errors and choices of a component with positive rewards inside an end component.
 
-    ``rewards`` are those of the model's outcomes.
+    None if there are many members, and every policy that stays has a negative mean reward: then the component needs no
+    special care.  ``rewards`` are those of the model's outcomes.
     """
     flow, exits = _flow(game, bounds, members)
     count, terms = members.size, _most_outcomes(game, flow)
@@ -75,6 +71,13 @@ def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> 
         if sign == 0:
             unknown.append(choices)
     if not forever.any():
+        if not unknown and count > FEW:
+            return None
+        if count > GAINFUL:
+            raise LimitReached(
+                f"whether gains and losses cancel out is only decided among at most {GAINFUL:,} pairs of a state and a "
+                f"remaining budget; got {count:,}. Give cycles a clear cost, or use a discount below 1."
+            )
         free, potential, forever = free_choices(flow, unknown, terms)
     if forever.any():
         none, choice = np.zeros(count), np.zeros(count, np.uint32)

@@ -12,10 +12,7 @@ from almostsure.plan.assured.steps import NOWHERE, Part, read_ahead
 
 STAY = NOWHERE  # the origin of the choice to stay
 NO_STAY = np.empty(0, np.bool_)
-LARGE = 2_000  # the number of positions above which they need not be listed nearest to an exit first
 SEARCHES = 64  # backward searches with some unusable choices, before giving up
-ROUNDS = 8  # a backward search costs about as much as so many rounds over the positions not found yet
-OPEN, LOST, LEAVES, SURE = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)  # what is known of a member
 LATE = 0.999999  # a cap on the probability of outcomes without a value yet, in first values
 
 
@@ -138,8 +135,7 @@ def list_predecessors(part, size):
 def search_back(part, alive, usable, found, queue, is_first):
     """List the alive positions that reach an exit by usable choices, nearest to an exit first; returns their number.
 
-    In the first search all positions are alive and all choices usable.  Above ``LARGE`` positions the order is not
-    kept: predecessors are listed and searched only if :func:`_look_around` does not suffice.
+    In the first search all positions are alive and all choices usable.
     """
     ptr, entry_ptr, column, leak = part.ptr, part.entry_ptr, part.column, part.leak
     pred_ptr, pred, count, done = part.pred_ptr, part.pred, 0, 0
@@ -151,11 +147,6 @@ def search_back(part, alive, usable, found, queue, is_first):
         if found[x]:
             queue[count] = x
             count += 1
-    if alive.size > LARGE:
-        count, is_all = _look_around(part, alive, usable, found, queue, count)
-        if is_all:
-            return count
-        list_predecessors(part, alive.size)
     while done < count:
         y = queue[done]
         done += 1
@@ -175,34 +166,6 @@ def search_back(part, alive, usable, found, queue, is_first):
     return count
 
 
-@njit(cache=True, error_model="numpy", borrows=True, inner=True)
-def _look_around(part, alive, usable, found, queue, count):
-    """Find positions that lead to one already found, in rounds over the others.
-
-    Returns how many are found, and whether these are all.  In a good order most positions lead to an earlier one, so
-    that little is left to a backward search.
-    """
-    ptr, entry_ptr, column, total = part.ptr, part.entry_ptr, part.column, count
-    for x in range(alive.size):
-        if alive[x] and not found[x]:
-            queue[total] = x
-            total += 1
-    while True:
-        before = count
-        for i in range(before, total):
-            x = queue[i]
-            for k in range(ptr[x], ptr[x + 1]):
-                if usable[k] and not found[x]:
-                    for e in range(entry_ptr[k], entry_ptr[k + 1]):
-                        if found[column[e]]:
-                            found[x] = True
-            if found[x]:
-                queue[i], queue[count] = queue[count], x
-                count += 1
-        if count == before or ROUNDS * (count - before) < total - before:
-            return count, count == before
-
-
 @njit(cache=True, error_model="numpy")
 def leave_surely(part, size, usable, queue):
     """List the positions from which some policy of usable choices leaves almost surely, nearest to an exit first.
@@ -213,8 +176,7 @@ def leave_surely(part, size, usable, queue):
     ``SEARCHES`` rounds and returns 0.
     """
     ptr, entry_ptr, column = part.ptr, part.entry_ptr, part.column
-    if size <= LARGE:
-        list_predecessors(part, size)
+    list_predecessors(part, size)
     found, alive, lost = np.zeros(size, np.bool_), np.ones(size, np.bool_), not usable[: np.int64(ptr[size])].all()
     rounds = SEARCHES if lost else size + 1
     for _ in range(rounds):
@@ -263,17 +225,17 @@ def guess(part, usable, order, value):
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
-def hints(game, members, known, hint, fate):
+def hints(game, members, known, hint, sure):
     """Fill in the known values of the members' states; elsewhere the best known value of a successor, or −∞.
 
-    A member's fate is SURE if its state left almost surely with the same budget or less.
+    ``sure`` is where the state left almost surely with the same budget or less.
     """
     state, remaining, ptr, _, entry_ptr, target = game.graph
     worth, left = known
     for i in range(members.size):
         x = members[i]
         hint[i] = worth[state[x]]
-        fate[i] = SURE if hint[i] > -np.inf and left[state[x]] <= remaining[x] else OPEN
+        sure[i] = hint[i] > -np.inf and left[state[x]] <= remaining[x]
         if not hint[i] > -np.inf:
             hint[i] = -np.inf
             for e in range(entry_ptr[ptr[x]], entry_ptr[ptr[x + 1]]):
@@ -282,8 +244,8 @@ def hints(game, members, known, hint, fate):
 
 
 @njit(cache=True, error_model="numpy")
-def by_worth(members, hint, fate, worths):
-    """Sort members, hints and fates into so many buckets by hint, the best first; stable within a bucket.
+def by_worth(members, hint, sure, worths):
+    """Sort members, hints and ``sure`` into so many buckets by hint, the best first; stable within a bucket.
 
     So members that are adjacent in memory and have about the same value stay adjacent.
     """
@@ -297,68 +259,12 @@ def by_worth(members, hint, fate, worths):
         at[i] = np.uint32(min((top - hint[i]) * scale, worths)) if hint[i] > -np.inf else np.uint32(worths + 1)
         start[at[i] + 1] += 1
     start = np.cumsum(start)
-    result = np.empty_like(members), np.empty_like(hint), np.empty_like(fate)
+    result = np.empty_like(members), np.empty_like(hint), np.empty_like(sure)
     for i in range(hint.size):
         j = start[at[i]]
-        result[0][j], result[1][j], result[2][j] = members[i], hint[i], fate[i]
+        result[0][j], result[1][j], result[2][j] = members[i], hint[i], sure[i]
         start[at[i]] += 1
     return result
-
-
-@njit(cache=True, error_model="numpy", borrows=True)
-def strand(game, bounds, members, others, fate):
-    """Decide which of the ``others``, not known to leave almost surely, are lost; False if that stays undecided.
-
-    Does what :func:`leave_surely` does, for few members: one without a safe way out is lost if all its choices cost.
-    """
-    rounds, more, lost = 0, True, 1
-    while lost > 0:
-        lost = 0
-        for i in others:
-            fate[i] = OPEN if fate[i] == LEAVES else fate[i]
-        while more:
-            more = False
-            for i in others:
-                if fate[i] == OPEN and _goes_on(game, bounds, members[i], fate):
-                    fate[i], more = LEAVES, True
-            rounds += 1
-            if rounds > 2 * ROUNDS:
-                return False
-        for i in others:
-            if fate[i] == OPEN and not _only_costs(game, bounds, members[i]):
-                return False
-        for i in others:
-            if fate[i] == OPEN:
-                fate[i], lost, more = LOST, lost + 1, True
-    return True
-
-
-@njit(cache=True, error_model="numpy", borrows=True, inner=True)
-def _only_costs(game, bounds, x):
-    """Whether every choice of a pair costs, and none leads to an exit with value +∞."""
-    _, _, ptr, origin, entry_ptr, target = game.graph
-    for k in range(ptr[x], ptr[x + 1]):
-        if game.gain[origin[k]] >= 0.0:
-            return False
-        for e in range(entry_ptr[k], entry_ptr[k + 1]):
-            if bounds.place[target[e]] == NOWHERE and bounds.high[target[e]] == np.inf:
-                return False
-    return True
-
-
-@njit(cache=True, error_model="numpy", borrows=True, inner=True)
-def _goes_on(game, bounds, x, fate):
-    """Whether some choice of a pair may leave or lead to a member that leaves, and never leads to a lost pair."""
-    _, _, ptr, _, entry_ptr, target = game.graph
-    for k in range(ptr[x], ptr[x + 1]):
-        leads, safe = False, True
-        for e in range(entry_ptr[k], entry_ptr[k + 1]):
-            there = bounds.place[target[e]]
-            leads = leads or there == NOWHERE or fate[there] >= LEAVES
-            safe = safe and (bounds.high[target[e]] > -np.inf if there == NOWHERE else fate[there] != LOST)
-        if leads and safe:
-            return True
-    return False
 
 
 @njit(cache=True, error_model="numpy", borrows=True)
@@ -423,6 +329,5 @@ def leaves(part, order, policy):
     found, alive, queue = np.zeros(size, np.bool_), np.zeros(size, np.bool_), np.empty(size, np.uint32)
     for x in order:
         usable[policy[x]], alive[x] = True, True
-    if size <= LARGE:
-        list_predecessors(part, size)
+    list_predecessors(part, size)
     return search_back(part, alive, usable, found, queue, False) == order.size

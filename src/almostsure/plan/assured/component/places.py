@@ -54,8 +54,14 @@ def inner_graph(game, bounds, members, free_only):
 def end_components(graph):
     """The maximal end components: the label of each vertex (NOWHERE if in none) and the graph of their choices."""
     size = graph.ptr.size - 1
-    label = np.empty(size, np.uint32)
+    label, kept = np.full(size, NOWHERE), np.ones(graph.origin.size, np.bool_)
     while True:
+        strand(graph, kept)
+        if not kept.all():
+            graph = with_choices(graph, kept)
+        if graph.origin.size == 0:
+            label[:] = NOWHERE
+            return label, graph
         search = Search(
             np.zeros(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size, np.uint32),
             np.empty(size, np.uint32), np.empty(size + 1, np.uint32), np.zeros(size + 1, np.uint32),
@@ -74,8 +80,6 @@ def end_components(graph):
                 if graph.ptr[x] == graph.ptr[x + 1]:
                     label[x] = NOWHERE
             return label, graph
-        strand(graph, kept)
-        graph = with_choices(graph, kept)
 
 
 @njit(cache=True, error_model="numpy")
@@ -190,6 +194,8 @@ def collapse(game, bounds, members):
     """
     label, inside = end_components(inner_graph(game, bounds, members, True))
     size, count = members.size, 0
+    if inside.origin.size == 0:
+        return members, np.zeros(size, np.bool_), inside, np.arange(size).astype(np.uint32)
     known, position = np.full(size, NOWHERE), np.empty(size, np.uint32)
     for i in range(size):
         if label[i] == NOWHERE or known[label[i]] == NOWHERE:

@@ -220,6 +220,7 @@ def widen_until_proved(
     at = bounds.place[members]
     (low, time), (high, height) = ((value[at], times[at]) for value, times in (below, above))
     finite = members[low > -np.inf]
+    rounding = 2 * EPSILON * float(np.abs(low[low > -np.inf]).max(initial=0.0))
     for _ in range(steps.ROUNDS):
         bounds.low[members] = low - component.exit_error - residual * time
         bounds.high[members] = high + component.exit_error + residual * height
@@ -229,5 +230,5 @@ def widen_until_proved(
             return True
         if not missing < np.inf:
             return False
-        residual = 2 * residual + 1.5 * missing
+        residual = max(2 * residual + 1.5 * missing, rounding)
     return False

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from almostsure.kernels import njit
-from almostsure.plan.assured.component.approach import approach, eliminate, iterate, relax
+from almostsure.plan.assured.component.approach import approach, eliminate, iterate, narrow, relax
 from almostsure.plan.assured.component.parts import (
     cut,
     first_policy,
@@ -26,11 +26,13 @@ from almostsure.plan.assured.component.places import collapse, inner_graph, lead
 from almostsure.plan.assured.steps import NOWHERE, Part, prove, read_ahead, step_back, width
 from almostsure.plan.assured.sums import EPSILON
 
-ELIMINATED = 40  # the most pairs of a component with costs in which policies are evaluated by elimination
+ELIMINATED = 40  # the most pairs of a component in which all equations are solved by elimination
 ROUNDS_BETWEEN = 4  # sweeps between two eliminations
 ELIMINATIONS = 20  # the most eliminations
-DENSE = 300  # the most pairs of a component that is solved directly
-FIRST_ROUNDS = 8  # sweeps for a first policy
+MEDIUM = 2_000  # the most pairs of a component in which some steps are free
+DEAR = 2e7  # multiplications of an elimination from which other methods are tried
+FIRST_ROUNDS = 24  # sweeps for a first policy
+COST = 2.0  # of a step, where expected steps need not be exact
 NEAR = 4.0  # choices whose value is less by at most so many times half the tolerance may be optimal
 ROUNDING = 8.0 * EPSILON  # of a step, relative to the largest value
 
@@ -66,7 +68,7 @@ def settle_directly(game, bounds, order, begin, part, known_values, half):
     """
     start, member = order
     i = begin
-    while i < start.size - 1 and start[i + 1] - start[i] <= DENSE:
+    while i < start.size - 1 and start[i + 1] - start[i] <= MEDIUM:
         if start[i + 1] - start[i] == 1:
             i = step_back(game, bounds, order, i)
             continue
@@ -132,21 +134,26 @@ def _solve(game, bounds, members, room, known_values, half, cut_before):
     """Settle a component by policy iteration with elimination; False if gains may go on for ever, or if it fails."""
     sizes, known = cut_before
     surely = game.discount == 1.0
-    can_stay, local, inside = np.zeros(0, np.bool_), members, inner_graph(game, bounds, members[:0], True)
+    if surely and known[0] > 0.0 and may_gain(game, bounds, members):
+        return False
     if surely:
-        if known[0] > 0.0 and may_gain(game, bounds, members):
-            return False
         members, can_stay, inside, local = collapse(game, bounds, members)
-        if can_stay.any():
-            sizes, known = cut(game, bounds, members, can_stay, room)
+    else:
+        can_stay, local, inside = np.zeros(0, np.bool_), members, inner_graph(game, bounds, members[:0], True)
+    if can_stay.any():
+        sizes, known = cut(game, bounds, members, can_stay, room)
     part, merged = fitted(room, sizes), can_stay.any()
     most, top, error, relative, _ = known
     size = sizes[0]
     usable, order = np.ones(sizes[1], np.bool_), np.arange(size).astype(np.uint32)
     if surely:
         order = order[: leave_surely(part, size, usable, order)]
+    if order.size > ELIMINATED:
+        order, reach = narrow(part, order)
+        if order.size * reach**2 > DEAR:
+            return False
     value, policy = np.full(size, -np.inf), part.ptr[:-1].copy()
-    if not _best_policy(part, usable, order, value, policy, surely):
+    if not _best_policy(part, usable, order, value, policy, half, surely):
         return False
     for x in order:
         if merged and can_stay[x] and value[x] < 0.0:  # staying is worth 0, and the proof does not check this choice
@@ -165,11 +172,12 @@ def _solve(game, bounds, members, room, known_values, half, cut_before):
 
 
 @njit(cache=True, error_model="numpy", inner=True)
-def _best_policy(part, usable, order, value, policy, surely):
+def _best_policy(part, usable, order, value, policy, half, surely):
     """Fill in the best policy and its values; False if they were not found."""
     guess(part, usable, order, value)
     for _ in range(FIRST_ROUNDS):
-        relax(part, usable, order, value, policy)
+        if relax(part, usable, order, value, policy) <= half:
+            break
     if surely and not leaves(part, order, policy):
         first_policy(part, usable, order, policy)
     return iterate(part, usable, order, policy, value)
@@ -187,6 +195,8 @@ def _height(game, part, usable, order, value, policy, half, known):
             top = max(top, value[x])
         for x in order:
             height[x] = 1.0 + (top - value[x]) / -most
+    elif not leaves(part, order, policy):
+        height[:] = np.inf
     else:
         near = np.zeros(usable.size, np.bool_)
         for x in order:
@@ -197,11 +207,14 @@ def _height(game, part, usable, order, value, policy, half, known):
                 near[k] = usable[k] and worth >= value[x] - NEAR * half * max(1.0, abs(value[x]))
             near[policy[x]] = True
         steps = Part(
-            part.ptr, part.entry_ptr, part.column, part.factor, np.ones(usable.size), part.origin, part.leak,
+            part.ptr, part.entry_ptr, part.column, part.factor, np.full(usable.size, COST), part.origin, part.leak,
             part.pred_ptr, part.pred,
         )  # fmt: skip
-        if not (leaves(part, order, policy) and iterate(steps, near, order, policy.copy(), height)):
-            height[:] = np.inf
+        is_tiny = order.size <= ELIMINATED
+        if is_tiny or approach(steps, near, order, height, policy.copy(), COST - 1.1) == np.inf:
+            height[:] = 0.0
+            if not iterate(steps, near, order, policy.copy(), height):
+                height[:] = np.inf
     return height
 
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from almostsure.model.mdp import Bools, Ints
-from almostsure.plan.assured import steps
-from almostsure.plan.assured.component import parts
+from almostsure.model.mdp import Bools
+from almostsure.plan.assured.component import parts, plains
 from almostsure.plan.assured.steps import NOWHERE
 
 if TYPE_CHECKING:
@@ -42,8 +41,9 @@ def settle_best_exits(component: Component) -> bool:
     component.order, component.part, component.size, component.in_place = queue, raw, size, False
     component.write(policy[queue], value)
     others = component.sorted[~there[component.bounds.place[component.sorted]]]
-    least = float(worth[policy[queue]].min())  # of a choice that leaves: there is one
-    if not _prove_constant(component, least - component.exit_error, top + component.exit_error, others):
+    component.bounds.policy[others] = NOWHERE  # for them only the upper bound is proved
+    least, flat = float(worth[policy[queue]].min()), np.ones(size)  # of a choice that leaves: there is one
+    if not plains.widen_until_proved(component, (least * flat, flat), (top * flat, flat), 0.0):
         return False
     _remove_positions(component, there)
     return True
@@ -61,20 +61,3 @@ def _remove_positions(component: Component, gone: Bools) -> None:
     if component.inside is not None:
         component.can_stay, component.local = component.can_stay[~gone], component.local[kept]
     component.build_equations()
-
-
-def _prove_constant(component: Component, low: float, high: float, others: Ints) -> bool:
-    """Widen bounds that are the same for all members until they are proved; for ``others`` only the upper one."""
-    bounds = component.bounds
-    bounds.policy[others] = NOWHERE
-    for _ in range(steps.ROUNDS):
-        bounds.low[component.sorted], bounds.high[component.sorted] = low, high
-        missing = component.call(steps.lacking, component.game, bounds, component.sorted, component.inside is not None)
-        if missing == 0:
-            bounds.rival[component.sorted] -= 2 * (high - low)
-            return True
-        if not np.isfinite(missing):
-            return False
-        wider = (1 + LEVEL) * missing + LEVEL * abs(high)
-        low, high = low - wider, high + wider
-    return False
