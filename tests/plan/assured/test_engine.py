@@ -536,3 +536,16 @@ def test_who_leads_only_to_those_that_were_settled_is_settled_too():
     found = solve_policy(mdp, AlmostSure(0), everywhere=True)
     assert found.value == pytest.approx(10 + r[-leaf.size])
     assert found.upper - found.lower <= 1e-8
+
+
+def test_who_leads_only_to_exits_without_errors_is_bounded_too():
+    """Others come to the hub for nothing, where all end; what a step to them costs is not a double."""
+    size = 30
+    rows = [(0, 0, 0, 1.0, 0.0, 0)]
+    for x in range(1, size):
+        rows += [(0, x, x, 1.0, 0.0, 0), (x, 0, size + x, 1 / 3, -0.1 * x, 0), (x, 0, size, 2 / 3, -0.7 * x, 0)]
+    rows += [(size + x, 0, 0, 1.0, 0.0, 0) for x in range(size)]
+    mdp = from_transitions(*zip(*rows, strict=True), initial=17)
+    for method in METHODS:
+        lower, upper, _ = solved(mdp, 0, method=method)
+        assert lower[0, 17] <= -8.5 <= upper[0, 17] <= lower[0, 17] + 1e-8

@@ -280,7 +280,7 @@ def prove(game, bounds, members, value, height, exits, merged):
     error, relative, cost, residual = exits
     lows, highs, _, place, rival = bounds
     for _ in range(ROUNDS):
-        share = max(relative, residual / cost) if cost > 0.0 else np.inf
+        share = max(relative, residual / cost) if 0.0 < cost < np.inf else np.inf
         widest = 0.0
         for x in members:
             i = place[x]
