@@ -329,17 +329,20 @@ def eliminate(part, order, policy, value):
         leak[i], right[i] = leaks[k], constant[k]
         for e in range(entry_ptr[k], entry_ptr[k + 1]):
             moves[i, local[column[e]]] += factor[e]
-    total = np.empty(size)
+    total, onward = np.empty(size), np.empty(size, np.int64)
     for k in range(size - 1, -1, -1):
-        total[k] = leak[k]
+        total[k], count = leak[k], 0
         for j in range(k):
-            total[k] += moves[k, j]
+            if moves[k, j] > 0.0:  # most are 0: models are sparse
+                total[k] += moves[k, j]
+                onward[count] = j
+                count += 1
         if total[k] <= 0.0:
             return False
         for i in range(k):
             if moves[i, k] > 0.0:
                 share = moves[i, k] / total[k]
-                for j in range(k):
+                for j in onward[:count]:
                     moves[i, j] += share * moves[k, j]
                 leak[i] += share * leak[k]
                 right[i] += share * right[k]
