@@ -45,7 +45,8 @@ def test_components_are_those_of_scipy_in_an_order_from_the_end(kind, compiled):
     find = explore.components if compiled else plain(explore.components)
     for seed in range(20):
         edges = edges_of(kind, seed)
-        start, member = find(graph_of(edges), explore.room_for(SIZE), NO_LAYERS)
+        graph = graph_of(edges)
+        start, member = find(graph, explore.room_for(SIZE), explore.span(graph), NO_LAYERS)
         check_components(start, member, *np.array(edges).T)
 
 
@@ -81,7 +82,7 @@ def test_components_with_more_left_are_built_on_those_with_less(everywhere, comp
         engine = Engine(mdp, minimal.of_choice, BUDGET, starts, 1.0)
         graph, layers = engine.graph, engine.number.reshape(-1, mdp.num_states)
         assert (np.diff(graph.remaining.astype(np.int64)) <= 0).all()
-        start, member = find(graph, explore.room_for(graph.state.size), layers)
+        start, member = find(graph, explore.room_for(graph.state.size), explore.span(graph), layers)
         per_choice = np.diff(graph.entry_ptr.astype(np.int64))
         owner = np.repeat(np.arange(graph.state.size), np.diff(graph.ptr.astype(np.int64)))
         check_components(start, member, np.repeat(owner, per_choice), graph.target.astype(np.int64))
@@ -93,8 +94,7 @@ def test_components_with_more_left_are_built_on_those_with_less(everywhere, comp
 
 def test_nothing_to_explore_has_no_components():
     none = np.empty(0, np.uint32)
-    start, member = explore.components(
-        Graph(none, none, np.zeros(1, np.uint32), none, np.zeros(1, np.uint32), none), explore.room_for(0), NO_LAYERS
-    )
+    graph = Graph(none, none, np.zeros(1, np.uint32), none, np.zeros(1, np.uint32), none)
+    start, member = explore.components(graph, explore.room_for(0), explore.span(graph), NO_LAYERS)
     assert start.tolist() == [0]
     assert member.size == 0
