@@ -248,7 +248,8 @@ def show(row: Row) -> str:
     return (
         f"{row.case:<24}{row.outcomes:>12,}{row.levels:>10,}{row.seconds:>10.4f}{row.passes:>8.1f}"
         f"{row.outcomes_per_second / 1e6:>7.0f}{row.check_passes:>7.1f}{cell(row.bytes_per_outcome, 9)}"
-        f"{cell(row.storm_check, 10, 3)}{cell(row.storm_convert, 9, 2)}{cell(row.storm_ratio, 8, int((row.storm_ratio or 0) < 10), '×')}"
+        f"{cell(row.storm_check, 10, 3)}{cell(row.storm_convert, 9, 2)}"
+        f"{cell(row.storm_ratio, 8, int((row.storm_ratio or 0) < 10), '×')}"
     )
 
 

@@ -168,6 +168,8 @@ def test_entering_counts_once(race: Path) -> None:
     assert from_prism(race, damage="enters:label:done") == from_prism(race, damage='enters:"done"')
     with pytest.raises(ModelError, match=r"must name a label or a condition after 'enters:'; 'heat' is a reward"):
         from_prism(race, damage="enters:reward:heat")
+    with pytest.raises(ModelError, match=r"after 'enters:'; 'go' is an action\."):
+        from_prism(race, damage="enters:action:go")
 
 
 def load_again(mdp: MDP, folder: Path) -> MDP:
@@ -465,3 +467,13 @@ def test_parameters(race: Path) -> None:
     race.write_text(race.read_text().replace("400", "p"))
     with pytest.raises(ModelError, match=r"a reward structure has parameters"):
         from_prism(race, damage="hot", parameters=["p"])
+
+
+@pytest.mark.parametrize("value", ["p-1009/4999", "p-q", "p-q+2/4999", "9*p-q"])
+def test_an_outcome_is_impossible_only_if_it_is_so_for_all_parameters(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.prism"
+    path.write_text(
+        f"mdp const double p; const double q; module m x:[0..2] init 0; [] x=0 -> {value}:(x'=1) + 1-({value}):(x'=2); "
+        "endmodule"
+    )
+    assert minimal_budget(from_prism(path, damage="x=1", parameters=["p", "q"])).smallest_budget() == 1

@@ -549,3 +549,16 @@ def test_large_components_with_gains_and_losses(monkeypatch, loss, error, says):
     rows = [(0, 0, 1, 1, 1, 0), (1, 0, 0, 1, -loss, 0), (0, 1, 2, 1, 0, 0)]
     with pytest.raises(error, match=says):
         solve_policy(from_transitions(*zip(*rows, strict=True), terminal=[2]), AlmostSure(0))
+
+
+def test_who_leads_only_to_exits_without_errors_is_bounded_too():
+    """Others come to the hub for nothing, where all end; what a step to them costs is not a double."""
+    size = 30
+    rows = [(0, 0, 0, 1.0, 0.0, 0)]
+    for x in range(1, size):
+        rows += [(0, x, x, 1.0, 0.0, 0), (x, 0, size + x, 1 / 3, -0.1 * x, 0), (x, 0, size, 2 / 3, -0.7 * x, 0)]
+    rows += [(size + x, 0, 0, 1.0, 0.0, 0) for x in range(size)]
+    mdp = from_transitions(*zip(*rows, strict=True), initial=17)
+    for method in METHODS:
+        lower, upper, _ = solved(mdp, 0, method=method)
+        assert lower[0, 17] <= -8.5 <= upper[0, 17] <= lower[0, 17] + 1e-8

@@ -31,6 +31,7 @@ HOW_TO_COMBINE = "write = to compare, & and | to combine two conditions, and ! f
 WORDS = {"true", "false", "min", "max", "mod", "pow", "floor", "ceil", "round", "log"}
 IMPOSSIBLE = rb":[ \t]*0+(?:\.0*)?(?:[eE][+-]?\d+)?[ \t]*\r?(?:\n|\Z)"  # ends the line of an outcome with probability 0
 DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
+PRIME = 2**61 - 1
 HINTS = {  # remedies, by a part of Storm's message
     "Parsing error": "This may also be a name that is not declared: check the names there.",
     "out-of-bounds": "Guard the command, or widen the variable's range.",
@@ -494,8 +495,8 @@ def _instantiated(stormpy: Any, model: Any) -> Any:
     if model.collect_reward_parameters():
         raise Problem("a reward structure has parameters; only probabilities may have some.")
     parameters = sorted(model.collect_all_parameters(), key=lambda parameter: parameter.name)
-    point = {
-        parameter: stormpy.RationalFunctionCoefficient(f"{1009 + 2 * at}/4999")
+    point = {  # numbers so long that no polynomial of a file is 0 there unless it is 0 everywhere
+        parameter: stormpy.RationalFunctionCoefficient(f"{pow(1009 + 2 * at, 31, PRIME)}/{PRIME}")
         for at, parameter in enumerate(parameters)
     }
     return _with_variables(stormpy, ModelInstantiator(model).instantiate(point), model)

@@ -257,7 +257,8 @@ def _damage(umb: Umb, name: str) -> Floats:
     """The damage of each branch, not yet checked to be an integer."""
     kind, plain = resolve(umb, name)
     if name.startswith(ENTERS) and kind != "label":
-        raise ModelError(f"damage {name!r} must name a label or a condition after {ENTERS!r}; {plain!r} is a {kind}.")
+        is_kind = "an action" if kind == "action" else f"a {kind}"
+        raise ModelError(f"damage {name!r} must name a label or a condition after {ENTERS!r}; {plain!r} is {is_kind}.")
     if kind == "reward":
         return umb.reward(plain)
     if kind == "label":

@@ -25,7 +25,7 @@ from almostsure.memory import untouched
 from almostsure.model.mdp import MDP, Floats, Ints
 from almostsure.plan.assured import explore, sums
 from almostsure.plan.assured.component.component import Component, make_part
-from almostsure.plan.assured.component.small import MEDIUM, largest, settle, settle_directly
+from almostsure.plan.assured.component.small import largest, settle
 from almostsure.plan.assured.explore import Graph, Moves, Span
 from almostsure.plan.assured.steps import NOWHERE, TINY, Bounds, Game, Known, Part
 
@@ -181,14 +181,10 @@ class Engine:
         where = self.game, self.bounds, self.order
         at = 0
         while True:
-            at = first = self.call(settle, *where, at, small, part, scratch, half)
+            at = self.call(settle, *where, at, small, part, scratch, half)
             if at == start.size - 1:
                 self.rooms.clear()
                 return
-            if start[at + 1] - start[at] <= min(small, MEDIUM):
-                at = self.call(settle_directly, *where, at, part, self.known, half)
-            if at > first:
-                continue
             Component(self, member[start[at] : start[at + 1]]).settle(half)
             at += 1
             if report is not None:

@@ -67,3 +67,27 @@ def test_resting_is_worth_no_more_than_the_upper_bound(gain, method):
     mdp = from_transitions(*zip(*rows, strict=True), num_states=size + 2, terminal=[end])
     lower, upper, _ = solved(mdp, 0, method=method)
     assert lower[0, 0] <= 0 <= upper[0, 0]
+
+
+@pytest.mark.parametrize("idle", [None, 0.0, -1.0])
+@pytest.mark.parametrize("gain", [-1.0, 1.0])
+def test_turns_of_which_some_are_free(gain, idle, monkeypatch):
+    """The agent's turn is free and nature's is not; idling forbids that every policy leaves."""
+    rng, rows = np.random.default_rng(0), []
+    for x in range(0, SIZE, 2):
+        rows += [(x, 0, x + 1, 1.0, 0.0, 0), (x, 1, x + 2, 1.0, -float(rng.integers(0, 3)), 0)]
+        stay = float(rng.choice([0.25, 1 / 3, 1 - 2.0**-10]))
+        rows += [(x + 1, 0, x, stay, gain, 0), (x + 1, 0, x + 2, 1 - stay, gain, int(rng.integers(0, 2)))]
+        if idle is not None and x % 8 == 0:
+            rows.append((x, 2, x, 1.0, idle, 0))
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[SIZE])
+    expected = solved(mdp, 3, method="direct")
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "Component", None)
+        found = solved(mdp, 3)
+    safe = ~np.isnan(found[0])
+    assert np.array_equal(safe, ~np.isnan(expected[0]))
+    lower, upper = found[0][safe], found[1][safe]
+    assert (lower <= expected[1][safe]).all()
+    assert (expected[0][safe] <= upper).all()
+    assert (upper - lower).max() <= 1e-8 * np.abs(lower).max()

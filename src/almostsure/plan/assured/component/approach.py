@@ -372,7 +372,11 @@ def eliminate(part, order, policy, value):
         k = policy[order[i]]
         for e in range(entry_ptr[k], entry_ptr[k + 1]):
             band = max(band, abs(local[column[e]] - i))
-    moves, leak, right = np.zeros((size, 2 * band + 1)), np.empty(size), np.empty(size)  # i → j is moves[i, j - i + band]
+    moves, leak, right = (
+        np.zeros((size, 2 * band + 1)),
+        np.empty(size),
+        np.empty(size),
+    )  # i → j is moves[i, j - i + band]
     for i in range(size):
         k = policy[order[i]]
         leak[i], right[i] = leaks[k], constant[k]

@@ -1,7 +1,8 @@
 """Compiled: single pairs and small components, settled inside one compiled call, with bounds.
 
 Where every step costs, sweeps find the values of even a few thousand pairs.  Other small components are solved
-directly: free end components are collapsed, and policies are evaluated by elimination.
+directly: free end components are collapsed, and policies are evaluated by elimination.  If some steps are free, but
+every policy leaves a tiny component, there is nothing to collapse, and no policy to be avoided.
 """
 
 # mypy: ignore-errors
@@ -39,7 +40,7 @@ ROUNDING = 8.0 * EPSILON  # of a step, relative to the largest value
 
 @njit(cache=True, error_model="numpy", borrows=True)
 def settle(game, bounds, order, begin, small, part, scratch, half):
-    """Settle components in order, up to the first that needs another method than sweeps; returns its index.
+    """Settle components in order, up to the first that needs another method; returns its index.
 
     ``small`` is the most pairs of a component that is looked at.
     """
@@ -53,6 +54,8 @@ def settle(game, bounds, order, begin, small, part, scratch, half):
             members = member[start[i] : start[i + 1]]
             _place(game, bounds, order, i)
             done = _sweep(game, bounds, members, part, scratch, half)
+            if not done and members.size <= MEDIUM:
+                done = _settle_directly(game, bounds, members, part, scratch[-1], half)
             _forget(bounds, members)
             if not done:
                 return i
@@ -61,28 +64,11 @@ def settle(game, bounds, order, begin, small, part, scratch, half):
 
 
 @njit(cache=True, error_model="numpy")
-def settle_directly(game, bounds, order, begin, part, known_values, half):
-    """Settle components in order, up to the first that needs another method than elimination; returns its index.
-
-    Those in which every step costs are left to :func:`settle` if they are not tiny, but for the first.
-    """
-    start, member = order
-    i = begin
-    while i < start.size - 1 and start[i + 1] - start[i] <= MEDIUM:
-        if start[i + 1] - start[i] == 1:
-            i = step_back(game, bounds, order, i)
-            continue
-        members = member[start[i] : start[i + 1]]
-        _place(game, bounds, order, i)
-        sizes, known = cut(game, bounds, members, np.zeros(0, np.bool_), part)
-        done = known[1] < np.inf and (i == begin or members.size <= ELIMINATED or not known[0] < 0.0)
-        done = done and _solve(game, bounds, members, part, known_values, half, (sizes, known))
-        done = done and (game.discount < 1.0 or width(bounds, members) <= half)
-        _forget(bounds, members)
-        if not done:
-            return i
-        i += 1
-    return i
+def _settle_directly(game, bounds, members, part, known_values, half):
+    """Settle a component by elimination; False if it needs another method."""
+    sizes, known = cut(game, bounds, members, np.zeros(0, np.bool_), part)
+    done = known[1] < np.inf and _solve(game, bounds, members, part, known_values, half, (sizes, known))
+    return done and (game.discount < 1.0 or width(bounds, members) <= half)
 
 
 @njit(cache=True, error_model="numpy", borrows=True, inline="always")
@@ -104,14 +90,21 @@ def _forget(bounds, members):
 
 @njit(cache=True, error_model="numpy", borrows=True, inline="always")
 def _sweep(game, bounds, members, part, scratch, half):
-    """Settle a component by sweeps; False if not every step costs, or if it fails."""
+    """Settle a component by sweeps; False if it fails, or if neither every step costs nor every policy leaves."""
     state, ptr, origin, chosen = game.graph.state, game.graph.ptr, part.origin, bounds.policy
     value, usable, queue, policy, height, (worth, left) = scratch
-    most, top, error, relative, all_leave = cut(game, bounds, members, usable[:0], part)[1]
-    if not (most < 0.0 and top < np.inf and game.discount == 1.0):
+    sizes, (most, top, error, relative, all_leave) = cut(game, bounds, members, usable[:0], part)
+    if not (top < np.inf and game.discount == 1.0):
+        return False
+    costs = most < 0.0
+    if not costs and not (all_leave and _all_policies_leave(game, members, part, sizes, usable)):
         return False
     order = queue[: _begin(game, members, part, scratch, all_leave and members.size <= ELIMINATED)]
-    change = _values(part, usable, order, value, policy, -0.5 * half * most)
+    if costs:
+        change = _values(part, usable, order, value, policy, -0.5 * half * most)
+    else:
+        relax(part, usable, order, value, policy)
+        change = 0.0 if iterate(part, usable, order, policy, value) else np.inf
     for i in order:
         if not np.isfinite(value[i]):  # diverged; −∞ would be taken for a lost pair
             change = np.inf
@@ -123,10 +116,45 @@ def _sweep(game, bounds, members, part, scratch, half):
         worth[state[x]], left[state[x]] = value[i], game.graph.remaining[x]
         top = max(top, value[i])
         if value[i] > -np.inf:
-            change = max(change, ROUNDING * abs(value[i]))
-    for i in range(members.size):
-        height[i] = 1.0 + (top - value[i]) / -most
-    return prove(game, bounds, members, value, height, (error, relative, -most, change), False)
+            change = max(change, (ROUNDING if costs else 0.5 * EPSILON) * abs(value[i]))
+    if costs:
+        for i in range(members.size):
+            height[i] = 1.0 + (top - value[i]) / -most
+    else:
+        part.constant[: sizes[1]] = 1.0  # the most expected steps of any policy
+        if not iterate(part, usable, order, policy, height):
+            return False
+    exits = (error, relative, -most, change)
+    return prove(game, bounds, members, value, height, exits, False) and (costs or width(bounds, members) <= half)
+
+
+@njit(cache=True, error_model="numpy", borrows=True)
+def _all_policies_leave(game, members, part, sizes, found):
+    """Whether every policy leaves a tiny component almost surely; False for larger components.
+
+    That is so if each choice leads to an exit or to a position found before.  Choices that never leave their position
+    are not in ``part``.
+    """
+    size, choices = sizes[0], 0
+    for x in members:
+        choices += np.int64(game.graph.ptr[x + 1]) - np.int64(game.graph.ptr[x])
+    if size > ELIMINATED or choices != sizes[1]:
+        return False
+    found[:size] = False
+    count, before = 0, -1
+    while before < count < size:
+        before = count
+        for x in range(size):
+            is_found = not found[x]
+            for k in range(part.ptr[x], part.ptr[x + 1]):
+                leads = part.leak[k] > 0.0
+                for e in range(part.entry_ptr[k], part.entry_ptr[k + 1]):
+                    leads = leads or found[part.column[e]]
+                is_found = is_found and leads
+            if is_found:
+                found[x] = True
+                count += 1
+    return count == size
 
 
 @njit(cache=True, error_model="numpy", inner=True)
