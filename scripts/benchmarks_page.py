@@ -65,7 +65,7 @@ SUMMARIES = {
         Summary(
             "The best policy on models of the verification community, in CPU seconds. Ours is the whole call from the "
             "loaded model: k\\*, which has a column of its own, the reachable pairs, values, bounds and a policy. "
-            "Storm's is its check alone, without the unfolding that it needs first. Below a ratio of 1 Storm is faster.",
+            "Storm's is its check alone, without the unfolding that it needs first. Below 1 Storm is faster.",
             ("model", "best return", "k\\*", "ours", "Storm", "ratio", "MB, ours", "MB, Storm"),
             rf"^(\S.*?) +({NUMBER}) +({NUMBER}) +({NUMBER}) +({NUMBER}) +({NUMBER}×) +(\d+) +(\d+)$",
         )
