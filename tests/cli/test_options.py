@@ -113,9 +113,11 @@ def test_an_environment_that_says_its_damage_is_played() -> None:
 def test_a_played_environment_is_asked_for_the_damage_that_was_named(here) -> None:
     boat = "gym:boat_for_options:Boat-v0"
     assert minimal_budget(Task("budget", boat, damage="cost", constants="rock=3").mdp).smallest_budget() == 1
-    assert "info has no 'damage'. Pass --damage, a rule" in refusal(here("budget", boat, "--damage", "damage"))
+    assert "under 'damage'; it has ['cost'] after 0, action 0. Pass --damage, a rule" in refusal(
+        here("budget", boat, "--damage", "damage")
+    )
     cliff = here("budget", "gym:CliffWalking-v1", "--damage", "cost")  # whose ready rule was not asked for
-    assert "info has no 'cost'. Pass --damage, a rule" in refusal(cliff)
+    assert "info must hold the damage under 'cost'" in refusal(cliff)
 
 
 @pytest.mark.usefixtures("harbour")

@@ -53,6 +53,41 @@ def test_policy_iteration_by_elimination_finds_what_lu_finds():
         assert (policy == expected_policy).all()
 
 
+@pytest.mark.parametrize("plainly", [True, False])
+def test_elimination_in_a_narrow_order_is_a_dense_solve(plainly):
+    """The positions of a ladder, numbered at random: breadth first, each leads only to a few before and behind it."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        size, label = int(rng.integers(5, 80)), rng.permutation(80)
+        label = np.argsort(np.argsort(label[:size]))
+        chance, matrix = rng.random((size, 3)), np.zeros((size, size))
+        column = label[np.clip(np.arange(size)[:, None] + [-2, 1, 2], 0, size - 1)]
+        factor = chance * (1 - 2.0**-20 * (rng.random(size) < 0.5))[:, None] / chance.sum(1, keepdims=True)
+        factor[0] /= 2  # the end of the ladder, where it is left
+        at = np.argsort(label)
+        column, factor = column[at], factor[at]
+        np.add.at(matrix, (np.arange(size)[:, None], column), factor)
+        each, ends = np.arange(size + 1, dtype=np.uint32), np.arange(0, 3 * size + 1, 3, dtype=np.uint32)
+        pred = np.empty(size + 1, np.uint32), np.empty(3 * size, np.uint32)
+        part = Part(
+            each, ends, column.astype(np.uint32).ravel(), factor.ravel(), rng.normal(size=size), each[:-1],
+            1 - matrix.sum(1), *pred,
+        )  # fmt: skip
+        order, reach = call(approach.narrow, part, rng.permutation(size).astype(np.uint32), plainly=plainly)
+        assert sorted(order) == list(range(size))
+        assert reach <= 8
+        value = np.full(size, np.nan)
+        assert call(approach.eliminate, part, order, each[:-1].copy(), value, plainly=plainly)
+        assert value == pytest.approx(np.linalg.solve(np.eye(size) - matrix, part.constant), rel=1e-6, abs=1e-6)
+
+
+def test_elimination_refuses_a_policy_that_leads_out_of_the_order():
+    part, _ = chain(np.random.default_rng(0), 6, 0.0)
+    part = part._replace(column=np.full_like(part.column, 5))
+    value = np.zeros(6)
+    assert not call(approach.eliminate, part, np.arange(5, dtype=np.uint32), part.ptr[:-1].copy(), value, plainly=True)
+
+
 def test_policy_iteration_says_that_a_policy_never_leaves():
     ends = np.array([0, 1, 2], np.uint32)
     part = Part(ends, ends, ends[1::-1].copy(), np.ones(2), np.full(2, -1.0), ends[:2], np.zeros(2), ends[:0], ends[:0])

@@ -91,3 +91,46 @@ def test_turns_of_which_some_are_free(gain, idle, monkeypatch):
     assert (lower <= expected[1][safe]).all()
     assert (expected[0][safe] <= upper).all()
     assert (upper - lower).max() <= 1e-8 * np.abs(lower).max()
+
+
+@pytest.mark.parametrize("side", [8, 20])
+def test_maps_with_free_steps_are_settled_in_compiled_code(side, monkeypatch):
+    """64 or 400 pairs: moves are free and slip, a few end the run, and so does a choice, for a prize."""
+    for seed in range(4):
+        rng, rows = np.random.default_rng(seed), []
+        worth = rng.random((side, side)).round(2)
+        for r, c in np.ndindex(side, side):
+            for a, (y, x) in enumerate(((0, 1), (1, 0), (0, -1), (-1, 0))):
+                for p, (dy, dx) in ((0.8, (y, x)), (0.1, (x, y)), (0.1, (-x, -y))):
+                    target = np.clip(r + dy, 0, side - 1) * side + np.clip(c + dx, 0, side - 1)
+                    rows.append((r * side + c, a, target, p * 0.98, 0.0, 0))
+                rows.append((r * side + c, a, side * side, 0.02, 0.0, 0))
+            rows.append((r * side + c, 4, side * side, 1.0, worth[r, c], 0))
+        mdp = from_transitions(*zip(*rows, strict=True), terminal=[side * side], normalise=True)
+        expected = solved(mdp, 0, method="direct")
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "Component", None)
+            patch.setattr(engine, "PLAIN", 0)
+            found = solved(mdp, 0)
+        assert (found[0] <= expected[1]).all()
+        assert (expected[0] <= found[1]).all()
+        assert (found[1] - found[0]).max() <= 1e-12
+
+
+def test_what_takes_long_to_eliminate_is_left_to_others():
+    """All 400 pairs lead anywhere, so no order is narrow."""
+    rng, size = np.random.default_rng(0), 400
+    states = np.repeat(np.arange(size), 3)
+    target = np.where(np.arange(3 * size) % 3 == 2, size, rng.integers(0, size, 3 * size))
+    rows = (
+        states,
+        0 * states,
+        target,
+        np.tile([0.5, 0.45, 0.05], size),
+        np.where(target == size, -rng.random(3 * size), 0),
+    )
+    mdp = from_transitions(*rows, 0 * states, terminal=[size], normalise=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "PLAIN", 0)
+        lower, upper, _ = solved(mdp, 0)
+    assert (upper - lower).max() <= 1e-8

@@ -361,16 +361,18 @@ def _wait_no_more(x, waiting, found, count):
 def eliminate(part, order, policy, value):
     """Fill in a policy's values by Grassmann–Taksar–Heyman elimination; False if it does not leave almost surely.
 
-    Only the band of the matrix is stored that the policy's choices reach in the given order.
+    It does not either if it leads out of the order.  Only the band of the matrix is stored that its choices reach.
     """
     entry_ptr, column, factor, constant, leaks = part.entry_ptr, part.column, part.factor, part.constant, part.leak
     size, band = order.size, 0
-    local = np.empty(part.ptr.size, np.int64)
+    local = np.full(part.ptr.size, -1)
     for i in range(size):
         local[order[i]] = i
     for i in range(size):
         k = policy[order[i]]
         for e in range(entry_ptr[k], entry_ptr[k + 1]):
+            if local[column[e]] < 0:
+                return False
             band = max(band, abs(local[column[e]] - i))
     moves, leak, right = (
         np.zeros((size, 2 * band + 1)),

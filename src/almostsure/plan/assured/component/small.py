@@ -176,11 +176,12 @@ def _solve(game, bounds, members, room, known_values, half, cut_before):
     usable, order = np.ones(sizes[1], np.bool_), np.arange(size).astype(np.uint32)
     if surely:
         order = order[: leave_surely(part, size, usable, order)]
+    value, policy = np.full(size, -np.inf), part.ptr[:-1].copy()
+    guess(part, usable, order, value)
     if order.size > ELIMINATED:
         order, reach = narrow(part, order)
         if order.size * reach**2 > DEAR:
             return False
-    value, policy = np.full(size, -np.inf), part.ptr[:-1].copy()
     if not _best_policy(part, usable, order, value, policy, half, surely):
         return False
     for x in order:
@@ -201,8 +202,7 @@ def _solve(game, bounds, members, room, known_values, half, cut_before):
 
 @njit(cache=True, error_model="numpy", inner=True)
 def _best_policy(part, usable, order, value, policy, half, surely):
-    """Fill in the best policy and its values; False if they were not found."""
-    guess(part, usable, order, value)
+    """Fill in the best policy and its values, given first ones; False if they were not found."""
     for _ in range(FIRST_ROUNDS):
         if relax(part, usable, order, value, policy) <= half:
             break
