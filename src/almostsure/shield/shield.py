@@ -30,6 +30,8 @@ from almostsure.wording import counted
 if TYPE_CHECKING:
     from almostsure.shield.inside import Restricted, Trimmed
 
+CHUNK = 1 << 15  # look-ups that are masked at a time, so that intermediate results stay in the cache
+
 
 def _no_budget(thing: object) -> ArgumentError:
     """The error that something is not a minimal budget, with what to do instead."""
@@ -155,10 +157,14 @@ class Shield:
         """
         s, left, shape = look_ups(self.mdp, states, remaining)
         most = np.minimum(left, self._table.highest)
-        if np.count_nonzero(self.minimal.of_state.take(s) > most):  # faster than any() for few
-            self._refuse_first(s, left)
-        masks = self._table.allows(s, most)
-        return masks if len(shape) == 1 else masks.reshape(*shape, self.mdp.num_actions)
+        result = np.empty((s.size, self.mdp.num_actions), np.bool_)
+        for begin in range(0, s.size, CHUNK):
+            part = slice(begin, begin + CHUNK)
+            here, enough = s[part], most[part] if most.ndim else most
+            if np.count_nonzero(self.minimal.of_state.take(here) > enough):  # faster than any() for few
+                self._refuse_first(s, left)
+            result[part] = self._table.allows(here, enough)
+        return result if len(shape) == 1 else result.reshape(*shape, self.mdp.num_actions)
 
     def choices(self, remaining: int) -> Bools:
         """A mask of the choices of the model that are allowed with ``remaining`` left, [num_choices].
