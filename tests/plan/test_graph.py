@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse.csgraph
 
-from almostsure.plan.graph import Graph, end_components
+from almostsure.plan.graph import ChoiceGraph, end_components
 
 
-def graph_of(choices: list[list[list[int]]]) -> Graph:
+def graph_of(choices: list[list[list[int]]]) -> ChoiceGraph:
     """The graph of the states' choices, each the list of where it may lead."""
     every = [(state, leads) for state, mine in enumerate(choices) for leads in mine]
-    return Graph(
+    return ChoiceGraph(
         num_states=len(choices),
         owner=np.array([state for state, _ in every], int),
         entry_choice=np.repeat(np.arange(len(every)), [len(leads) for _, leads in every]),

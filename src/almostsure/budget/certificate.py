@@ -311,11 +311,11 @@ def _find_compiled(mdp: MDP, minimal: MinimalBudget) -> tuple[int, int]:
     """The same as :func:`_find_plain`, compiled, on two threads."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from almostsure.budget.compiled.certificate import Claim, first_broken
+    from almostsure.budget.compiled.certificate import ClaimArrays, first_broken
 
     edges = np.linspace(0, mdp.num_states, 3).astype(np.int64)
     support = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage
-    claim = Claim(*support, minimal.of_state, minimal.of_choice, minimal.rank)
+    claim = ClaimArrays(*support, minimal.of_state, minimal.of_choice, minimal.rank)
 
     def part(i: int) -> tuple[int, int]:
         condition, choice = first_broken(claim, _limit(minimal), int(edges[i]), int(edges[i + 1]))

@@ -40,7 +40,7 @@ MANY = 1 << 20  # blocks are merged when they have more entries than this, and t
 ARRAYS = {"key": "i8", "times": "i8", "reward": "f8", "samples": "i8", "latest": "i8"}  # the arrays of a file
 
 
-class Outcomes(NamedTuple):
+class SeenOutcomes(NamedTuple):
     """Different outcomes, ascending."""
 
     key: npt.NDArray[np.int64]  # each as one number: see ``outcome_key``
@@ -53,7 +53,7 @@ class Outcomes(NamedTuple):
 class Block(NamedTuple):
     """The outcomes of some samples; their ``first`` counts from 0 within the block."""
 
-    outcomes: Outcomes
+    outcomes: SeenOutcomes
     sampled: Ints  # the choices that were sampled, ascending …
     samples: Ints  # … and how often
 
@@ -63,7 +63,7 @@ def outcome_key(space: Space, choice: Any, next_state: Any, damage: Any) -> Any:
     return (choice * space.num_states + next_state) * DAMAGES + damage
 
 
-def merged(key: npt.NDArray[Any], times: npt.NDArray[Any], reward: Floats, first: npt.NDArray[Any]) -> Outcomes:
+def merged(key: npt.NDArray[Any], times: npt.NDArray[Any], reward: Floats, first: npt.NDArray[Any]) -> SeenOutcomes:
     """Sort outcomes and merge equal ones; their rewards are summed in the given order."""
     order = np.argsort(key, kind="stable")
     key = key[order]
@@ -71,7 +71,7 @@ def merged(key: npt.NDArray[Any], times: npt.NDArray[Any], reward: Floats, first
     group = np.repeat(np.arange(starts.size), np.diff(starts, append=key.size))
     gained = np.bincount(group, weights=reward[order], minlength=starts.size).astype(np.float64, copy=False)
     seen, earliest = np.add.reduceat(times[order], starts), np.minimum.reduceat(first[order], starts)
-    return Outcomes(key[starts], seen, gained, earliest)
+    return SeenOutcomes(key[starts], seen, gained, earliest)
 
 
 @final
@@ -121,8 +121,8 @@ class Counts:
         self.space, self.max_damage, self.seed, self.caveat = space.space, max_damage, seed, caveat
         self.ended = frozenset(ended) if space.end is None else frozenset([*ended, space.end])
         self.samples: npt.NDArray[np.int64] = np.zeros(space.num_choices, np.int64)  # of each choice
-        self._outcomes = Outcomes(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
-        self._waiting: list[Outcomes] = []  # to be merged
+        self._outcomes = SeenOutcomes(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+        self._waiting: list[SeenOutcomes] = []  # to be merged
         self._size = 0  # entries in them
         # The outcomes by key, in place of ``_outcomes``, while they are counted one by one.
         self._by_key: dict[int, tuple[int, float, int]] | None = None
@@ -207,7 +207,7 @@ class Counts:
             outcomes = merged(key, values["times"], values["reward"], values["first"])
             self._outcomes, self._by_key = outcomes, None
 
-    def merge(self) -> Outcomes:
+    def merge(self) -> SeenOutcomes:
         """Merge the blocks that were added, all or none: Ctrl-C in between neither loses nor doubles a sample."""
         self._use_arrays()
         if self._waiting:
@@ -370,5 +370,5 @@ class Counts:
             raise ValueError("its numbers are not counts")
         if not (np.bincount(key // width, weights=times, minlength=samples.size) == samples).all():
             raise ValueError("its outcomes do not add up to its samples")
-        self._outcomes = Outcomes(key.copy(), times.copy(), reward.copy(), latest[key // width])
+        self._outcomes = SeenOutcomes(key.copy(), times.copy(), reward.copy(), latest[key // width])
         self.samples, self._by_key, self._waiting, self._size = samples.copy(), None, [], 0

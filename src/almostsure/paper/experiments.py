@@ -36,7 +36,7 @@ ALWAYS = np.eye(SUPPORT)[BUDGET]  # the distribution of a constant Δ
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Run:
+class PlayedPolicy:
     """A policy of an experiment: its solution, exact evaluation, and simulation."""
 
     solution: Solution
@@ -53,8 +53,8 @@ class Experiment:
 
     number: int
     mdp: MDP
-    assured: Run
-    expected: dict[float, Run]  # by limit
+    assured: PlayedPolicy
+    expected: dict[float, PlayedPolicy]  # by limit
 
 
 @functools.lru_cache(maxsize=4)
@@ -80,9 +80,9 @@ def experiment(number: int, seed: int = 0) -> Experiment:
     )
 
 
-def _run(mdp: MDP, solution: Solution, seed: int) -> Run:
+def _run(mdp: MDP, solution: Solution, seed: int) -> PlayedPolicy:
     facts = evaluate(mdp, solution.policy, budget=BUDGET)
-    return Run(
+    return PlayedPolicy(
         solution=solution,
         facts=facts,
         episodes=simulate(mdp, solution.policy, EPISODES, budget=BUDGET, seed=seed),
@@ -133,7 +133,7 @@ def _close(one: Floats, other: Floats) -> bool:
     return bool(np.abs(one - other).max() < CLOSE)
 
 
-def _expect(trial: Trial, run: Run, *, damage: Floats, reward: Floats) -> None:
+def _expect(trial: Trial, run: PlayedPolicy, *, damage: Floats, reward: Floats) -> None:
     """Expect these distributions of damage and return, and simulated means within five standard errors."""
     played = run.episodes
     for found, exact, sampled in ((run.damage, damage, played.damages), (run.reward, reward, played.returns)):
@@ -167,7 +167,7 @@ def experiment_1_expected(trial: Trial) -> str:
     return f"geometric damage with standard deviation √(c(1 + c)); P(damage > 5) is {', '.join(found)}"
 
 
-def _expect_played(trial: Trial, run: Run, limit: float, p: float) -> None:
+def _expect_played(trial: Trial, run: PlayedPolicy, limit: float, p: float) -> None:
     """Expect a policy for an expected damage to play left with the right probability, damage and return."""
     left = float(run.solution.policy.probabilities("circle")[0])
     trial.expect(abs(left - limit / (p + limit)) < CLOSE, f"c = {limit:g}: left with probability {left}")

@@ -31,7 +31,7 @@ def solve_assured(
     mdp: MDP, constraint: AlmostSure, discount: float, tolerance: float, *, everywhere: bool = False
 ) -> Solution:
     """The best policy for a budget; see :func:`almostsure.plan.solve_policy`."""
-    from almostsure.plan.assured.plateau import is_large, solve_budgets
+    from almostsure.plan.assured.plateau import is_large, solve_large
 
     budget = constraint.budget
     minimal = minimal_budget(mdp, cap=budget)
@@ -51,7 +51,7 @@ def solve_assured(
                 "report": lambda done, components: bar.update(done, f"{done:,} of {components:,} components"),
             }  # fmt: skip
             if all_pairs:
-                layers = solve_budgets(mdp, minimal.of_choice, budget, **options)
+                layers = solve_large(mdp, minimal.of_choice, budget, **options)
                 bounds = at_start(mdp, *(side[-1, mdp.initial_states] for side in (layers.lower, layers.upper)))
                 found: Found = layers.choice, bounds, layers.proved, layers.doubts
             else:

@@ -17,7 +17,7 @@ from almostsure.model.mdp import Bools, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Graph:
+class ChoiceGraph:
     """The choices of some states and their successors, without probabilities."""
 
     num_states: int
@@ -37,7 +37,7 @@ class Graph:
         return self.owner[self.entry_choice[kept]], self.entry_state[kept]
 
 
-def end_components(graph: Graph, usable: Bools) -> tuple[Ints, Bools]:
+def end_components(graph: ChoiceGraph, usable: Bools) -> tuple[Ints, Bools]:
     """The maximal end components of the ``usable`` choices.
 
     Returns the component of each state (−1: none), and a mask of the choices that stay inside their component.
@@ -60,7 +60,7 @@ def end_components(graph: Graph, usable: Bools) -> tuple[Ints, Bools]:
     return labels, inside
 
 
-def _drop_dead_ends(graph: Graph, inside: Bools) -> None:
+def _drop_dead_ends(graph: ChoiceGraph, inside: Bools) -> None:
     """Drop choices that may lead to another state without choices (self-loops aside), and repeat this backward.
 
     Such a state is in no end component with others.  Without this, each round on a long chain would drop one state.
@@ -81,7 +81,7 @@ def _drop_dead_ends(graph: Graph, inside: Bools) -> None:
         dead = losing[ways[losing] == 0]
 
 
-def surely_leave(graph: Graph, leaving: Bools) -> tuple[Bools, Bools, Ints]:
+def surely_leave(graph: ChoiceGraph, leaving: Bools) -> tuple[Bools, Bools, Ints]:
     """The states from which some policy plays a ``leaving`` choice almost surely.
 
     Returns these states, the choices that never leave this set (both as masks), and one such policy (−1 for other

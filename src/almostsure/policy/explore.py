@@ -27,7 +27,7 @@ class Played(NamedTuple):
     owner: Ints  # [k], the position of the state of each choice
 
 
-class Step(NamedTuple):
+class Reached(NamedTuple):
     """States that are reached with the same remaining budget, and the outcomes that are possible there."""
 
     remaining: int
@@ -61,7 +61,7 @@ def explore(
     once: bool = False,
     overspend: bool = False,
     skip: Callable[[Waiting], Waiting] | None = None,
-) -> Iterator[Step]:
+) -> Iterator[Reached]:
     """All pairs (state, remaining) that are reached with positive probability, in steps, each pair once.
 
     Parameters
@@ -95,7 +95,7 @@ def explore(
             visited.append(frontier)
             choice, owner = rule(frontier, remaining)
             outcome, of = spans(mdp.outcome_ptr, choice)
-            yield Step(remaining, frontier, choice, owner, outcome, of)
+            yield Reached(remaining, frontier, choice, owner, outcome, of)
             frontier = _follow(mdp, outcome, remaining, seen, waiting, overspend)
         if not once:
             for states in visited:  # cheaper than clearing the whole array when few states are reached

@@ -20,7 +20,7 @@ def solve(mdp, budget, *, discount=1.0, tolerance=1e-8):
     with pytest.MonkeyPatch.context() as patch:
         real = plateau.solve_layers
         patch.setattr(plateau, "solve_layers", lambda m, c, b, **k: budgets.append(b) or real(m, c, b, **k))
-        layers = plateau.solve_budgets(
+        layers = plateau.solve_large(
             mdp, minimal_budget(mdp).of_choice, budget, discount=discount, tolerance=tolerance, report=None
         )
     return layers, max(budgets)

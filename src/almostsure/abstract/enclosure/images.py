@@ -64,7 +64,7 @@ class Images(NamedTuple):
         return self.counts[ends[axis] : ends[axis + 1]]
 
 
-class Outcome(NamedTuple):
+class PatternOutcome(NamedTuple):
     """The enclosure after some actions of a pattern."""
 
     state: tuple[Interval, ...]
@@ -170,7 +170,7 @@ def _joined(period: int, low: Array, count: Array, other_low: Array, other_count
 def _ranges(abstraction: Abstraction, state: tuple[Interval, ...]) -> Ranges:
     """The outcomes of an open state."""
     nowhere = np.zeros((), np.bool_)
-    start = Outcome(state, np.zeros((), np.uint8), nowhere, nowhere)
+    start = PatternOutcome(state, np.zeros((), np.uint8), nowhere, nowhere)
     with np.errstate(all="ignore"):  # NaN means "nothing is known", and is outside every box
         walk = _walk(abstraction, [start], 0, range(abstraction.patterns.count))
         found = {p: [_indexed(abstraction, outcome) for outcome in outcomes] for p, outcomes in walk}
@@ -181,7 +181,7 @@ def _ranges(abstraction: Abstraction, state: tuple[Interval, ...]) -> Ranges:
     return Ranges(lows, counts, [row[2] for row in rows], boxes)
 
 
-def _after(abstraction: Abstraction, outcome: Outcome, action: int) -> Iterator[Outcome]:
+def _after(abstraction: Abstraction, outcome: PatternOutcome, action: int) -> Iterator[PatternOutcome]:
     """The outcomes of one action from one enclosure."""
     for state in next_states(abstraction, outcome.state, action):
         hurt, fatal = harm(abstraction, state)
@@ -192,7 +192,7 @@ def _after(abstraction: Abstraction, outcome: Outcome, action: int) -> Iterator[
             fatal, hurt = (fatal | (hurt > 0)) & ~ended, (~ended).astype(np.uint8)
             ended = ended | in_goal(abstraction, state)
         forbidden = remembered(np.logical_or, outcome.forbidden, fatal)
-        yield Outcome(state, _sum(outcome.damage, hurt), forbidden, ended)
+        yield PatternOutcome(state, _sum(outcome.damage, hurt), forbidden, ended)
 
 
 def _sum(damage: npt.NDArray[np.uint8], more: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -205,8 +205,8 @@ def _sum(damage: npt.NDArray[np.uint8], more: npt.NDArray[np.uint8]) -> npt.NDAr
 
 
 def _walk(
-    abstraction: Abstraction, outcomes: list[Outcome], depth: int, patterns: Iterable[int]
-) -> Iterator[tuple[int, list[Outcome]]]:
+    abstraction: Abstraction, outcomes: list[PatternOutcome], depth: int, patterns: Iterable[int]
+) -> Iterator[tuple[int, list[PatternOutcome]]]:
     """Evaluate patterns, each common prefix once; yields their numbers and outcomes.
 
     All actions at one node of the prefix tree are evaluated, and the patterns that end there yielded, before any longer
@@ -231,7 +231,7 @@ def _walk(
         yield from _walk(abstraction, after, depth + 1, longer)
 
 
-def _indexed(abstraction: Abstraction, outcome: Outcome) -> tuple[list[Array], list[Array], Array]:
+def _indexed(abstraction: Abstraction, outcome: PatternOutcome) -> tuple[list[Array], list[Array], Array]:
     """An outcome as ranges of cells: low and count per coordinate, and its damage."""
     lows, counts = [], []
     for axis in range(abstraction.grid.num_coordinates):

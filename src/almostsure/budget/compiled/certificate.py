@@ -15,7 +15,7 @@ INFINITE = 2**31 - 1
 unsigned = np.uint64  # for indices: Numba then omits the test for negative ones
 
 
-class Claim(NamedTuple):
+class ClaimArrays(NamedTuple):
     """A model's support, and the claimed budgets and ranks."""
 
     choice_ptr: Any  # [num_states + 1]

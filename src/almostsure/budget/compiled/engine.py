@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from almostsure.budget.compiled import compact, higher_levels, level_zero, parts, peeling
-from almostsure.budget.compiled.parts import Board, Game, Hope, Scratch, Small, Watch
+from almostsure.budget.compiled.parts import Board, Hope, NarrowSupport, Scratch, Small, Watch
 from almostsure.budget.minimal import NO_CAP, Answer, Halted
 from almostsure.errors import LimitReached
 from almostsure.model.mdp import Ints, Support, index_dtype
@@ -87,7 +87,7 @@ def _index(support: Support) -> type[np.int32] | type[np.int64]:
     return index_dtype(max(3 * support.num_states, support.num_choices, pool))
 
 
-def _narrow(support: Support) -> Game:
+def _narrow(support: Support) -> NarrowSupport:
     """The support with the narrowest index types, read-only: kernels are compiled once per combination of types."""
 
     def fit(array: Ints, dtype: npt.DTypeLike) -> Any:
@@ -95,7 +95,7 @@ def _narrow(support: Support) -> Game:
         narrow.flags.writeable = False
         return narrow
 
-    return Game(
+    return NarrowSupport(
         choice_ptr=fit(support.choice_ptr, index_dtype(support.num_choices + 1)),
         outcome_ptr=fit(support.outcome_ptr, index_dtype(support.num_outcomes + 1)),
         successor=fit(support.successor, index_dtype(support.num_states)),

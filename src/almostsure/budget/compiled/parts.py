@@ -52,7 +52,7 @@ LEVEL, RANKS, SETTLED, EVENT = 0, 1, 2, 3  # the entries of ``tally``
 DONE, MORE, TOO_LARGE, WIDEN = 0, 1, 2, 3  # what ``advance`` returns
 
 
-class Game(NamedTuple):
+class NarrowSupport(NamedTuple):
     """The support of a model, in the narrowest types."""
 
     choice_ptr: Ints  # [num_states + 1]

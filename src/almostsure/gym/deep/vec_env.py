@@ -69,7 +69,7 @@ def shielded(shield: Shield) -> Regime:
     return Regime(mask=shield.mask, needs=shield.minimal.of_state, overspent=None)
 
 
-class Step(NamedTuple):
+class VectorStep(NamedTuple):
     """The result of a step of all environments.  Environments whose episode ended have begun the next one."""
 
     rewards: Floats  # of the regime
@@ -170,7 +170,7 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
             self._mask = self.regime.mask(self.states, self.remaining)
         return self._mask
 
-    def play(self, actions: Ints) -> Step:
+    def play(self, actions: Ints) -> VectorStep:
         """Play one action in every environment."""
         self._check(actions)
         self.restricted_steps += int((self.action_masks().sum(axis=1) < self._available[self.states]).sum())
@@ -191,7 +191,7 @@ class ModelVecEnv(VecEnv):  # type: ignore[misc]  # sb3's classes are untyped he
         self._record(over)
         self._note(over, truncated)
         self._begin(over)
-        return Step(rewards, ended | truncated, truncated, last)
+        return VectorStep(rewards, ended | truncated, truncated, last)
 
     def finish(self) -> None:
         """Record the unfinished episodes that have overspent, at the end of training."""

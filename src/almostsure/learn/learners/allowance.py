@@ -27,7 +27,7 @@ from almostsure.shield.checks import require_budget
 from almostsure.shield.shield import Shield
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """A transition."""
 
     choice: int
@@ -53,10 +53,10 @@ class Allowance(ABC):
         """The policy with these probabilities, [layers, num_choices]."""
         return Policy(self.mdp, probability=probability, budget=None if self.layers == 1 else self.budget)
 
-    def watch(self, step: Step, remaining: int, clock: int) -> None:  # noqa: B027
+    def watch(self, step: Transition, remaining: int, clock: int) -> None:  # noqa: B027
         """Learn from a new outcome, seen in step number ``clock`` with ``remaining`` left before it."""
 
-    def repeat(self, step: Step, times: int) -> None:  # noqa: B027
+    def repeat(self, step: Transition, times: int) -> None:  # noqa: B027
         """Count an outcome that was seen ``times`` times more."""
 
     def finish(self, clock: int) -> None:  # noqa: B027
@@ -89,7 +89,7 @@ class OneStep(Allowance):
         """The choices that the damages of the next step allow."""
         return with_fallback(self.mdp, self._needs, allowed_by(self._needs, self.budget))
 
-    def watch(self, step: Step, remaining: int, clock: int) -> None:
+    def watch(self, step: Transition, remaining: int, clock: int) -> None:
         """Learn the damage that a choice can do."""
         self._needs[step.choice] = max(self._needs[step.choice], step.damage)
 
@@ -147,7 +147,7 @@ class Shielded(Allowance):
         needs = self.shield.of_choice if isinstance(self.shield, OnlineShield) else self.shield.minimal.of_choice
         return np.where(self._theirs >= 0, needs[self._theirs], 0)
 
-    def watch(self, step: Step, remaining: int, clock: int) -> None:
+    def watch(self, step: Transition, remaining: int, clock: int) -> None:
         """Let an OnlineShield learn; any other raises ModelMismatch if the outcome is impossible in its model."""
         if isinstance(self.shield, OnlineShield):
             self.shield.ledger.steps += clock - self._clock - 1  # those without a surprise
@@ -157,7 +157,7 @@ class Shielded(Allowance):
             state, *happened = self._place(step)
             self.shield.after((state, remaining), *happened)
 
-    def repeat(self, step: Step, times: int) -> None:
+    def repeat(self, step: Transition, times: int) -> None:
         """Let an OnlineShield count an outcome that it has seen."""
         if isinstance(self.shield, OnlineShield):
             self.shield.repeat(*self._place(step), times=times, reward=step.reward)
@@ -167,7 +167,7 @@ class Shielded(Allowance):
         if isinstance(self.shield, OnlineShield):
             self.shield.ledger.steps += clock - self._clock
 
-    def _place(self, step: Step) -> tuple[int, int, int, int]:
+    def _place(self, step: Transition) -> tuple[int, int, int, int]:
         """State, action, next state and damage, in the numbers of the shield."""
         space, choice = self.shield.space, int(self._theirs[step.choice])
         next_state = step.next_state if space.end is None or not self._is_terminal[step.next_state] else int(space.end)

@@ -15,7 +15,7 @@ from almostsure.arguments import names_right_word
 from almostsure.learn.learners.allowance import Shielded
 from almostsure.learn.learners.qlearning import MAX_STEPS
 from almostsure.learn.learners.session import train
-from almostsure.learn.learners.steps import Rules
+from almostsure.learn.learners.steps import LearnerRules
 from almostsure.learn.learners.training import Training
 from almostsure.learn.learners.world import playground
 from almostsure.learn.online import OnlineShield
@@ -82,6 +82,6 @@ def learn_barrier(world: Any, *, steps: int = 100_000, seed: int = 0, max_steps:
     """
     ground = playground(world)
     shield = OnlineShield(ground.mdp, unknown="allow")
-    rules = Rules(0, steps, max_steps, explore=1.0)
+    rules = LearnerRules(0, steps, max_steps, explore=1.0)
     training = train(ground, Shielded(ground, 0, shield), rules, seed=seed)
     return Barrier(shield=shield, training=training)

@@ -17,7 +17,7 @@ from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.learn.learners.allowance import Allowance, Everything, OneStep, Shielded
 from almostsure.learn.learners.baselines import saute_penalty
 from almostsure.learn.learners.session import PLAIN_WORK, train
-from almostsure.learn.learners.steps import EXPLORE, Rules
+from almostsure.learn.learners.steps import EXPLORE, LearnerRules
 from almostsure.learn.learners.training import Learner, Training
 from almostsure.learn.learners.world import Playground, playground
 from almostsure.learn.online import OnlineShield
@@ -44,7 +44,7 @@ class _Q:
     def train(self, world: Any, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
         ground, allowance = self.inside(playground(world), world, budget)
-        rules = Rules(allowance.budget, steps, self.max_steps, **self.rules(ground))
+        rules = LearnerRules(allowance.budget, steps, self.max_steps, **self.rules(ground))
         return train(ground, allowance, rules, seed=seed)
 
     def inside(self, ground: Playground, world: Any, budget: int) -> tuple[Playground, Allowance]:

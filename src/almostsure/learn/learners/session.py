@@ -12,8 +12,8 @@ from almostsure.arguments import count as at_least
 from almostsure.errors import NoSafeAction
 from almostsure.kernels import plain
 from almostsure.learn.learners import steps
-from almostsure.learn.learners.allowance import Allowance, Step
-from almostsure.learn.learners.steps import Ended, Envs, Rules, Tables
+from almostsure.learn.learners.allowance import Allowance, Transition
+from almostsure.learn.learners.steps import EndedEpisodes, Envs, LearnerRules, ValueTables
 from almostsure.learn.learners.training import Training
 from almostsure.learn.learners.world import Playground, world_of
 from almostsure.learn.sampling.samplers import CheckedSampler
@@ -32,7 +32,7 @@ SMALLEST = 0.05  # … but at least this
 RATES = 2_000  # the number of tries after which the step size is constant
 
 
-def train(ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) -> Training:
+def train(ground: Playground, allowance: Allowance, rules: LearnerRules, *, seed: int) -> Training:
     """Q-learning with the allowed choices."""
     rules = rules._replace(steps=at_least("steps", rules.steps), max_steps=at_least("max_steps", rules.max_steps))
     session = Session(ground, allowance, rules, seed=seed)
@@ -40,12 +40,12 @@ def train(ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) 
     return session.finish()
 
 
-def new_tables(ground: Playground, layers: int) -> Tables:
+def new_tables(ground: Playground, layers: int) -> ValueTables:
     """The tables before training; initial values are optimistic, the largest reward, so that every choice is tried."""
     entries = layers * ground.mdp.num_choices
     require(entries * BYTES_PER_ENTRY, f"a learner's tables ({entries:,} entries)", "Train with a smaller budget.")
     shape, outcomes = (layers, ground.mdp.num_choices), ground.counted_as
-    return Tables(
+    return ValueTables(
         value=np.full(shape, max(0.0, ground.rewards[1])),
         damage=np.zeros(shape),
         tries=np.zeros(shape, np.int64),
@@ -71,7 +71,7 @@ def greedy(mdp: MDP, score: Floats, allowed: Bools) -> Floats:
 class Session:
     """One run of a learner: ``play`` takes all steps, and ``finish`` returns the Training."""
 
-    def __init__(self, ground: Playground, allowance: Allowance, rules: Rules, *, seed: int) -> None:
+    def __init__(self, ground: Playground, allowance: Allowance, rules: LearnerRules, *, seed: int) -> None:
         self.tables = new_tables(ground, allowance.layers)
         self.ground, self.allowance = ground, allowance
         self.rules = rules._replace(watching=allowance.watches)
@@ -81,7 +81,7 @@ class Session:
         self.count[steps.SURPRISE] = -1
         self.rng = np.random.default_rng(at_least("seed", seed, least=0))
         self.envs = self._envs(min(NUM_ENVS, max(1, rules.steps // STEPS_PER_ENV)))
-        self._ended: list[Ended] = []
+        self._ended: list[EndedEpisodes] = []
 
     def _envs(self, num_envs: int) -> Envs:
         start = np.searchsorted(self.world.initial_cumulative, self.rng.random(num_envs), side="right")
@@ -112,24 +112,24 @@ class Session:
         for outcome in np.flatnonzero(tables.seen > 1).tolist() if self.rules.watching else ():
             self.allowance.repeat(self._step(outcome), int(tables.seen[outcome]) - 1)
 
-    def _blocks(self) -> Iterator[tuple[npt.NDArray[Any], Ended]]:
+    def _blocks(self) -> Iterator[tuple[npt.NDArray[Any], EndedEpisodes]]:
         """Blocks of random numbers with room for the episodes that end; the same one again until it is used up."""
         while self.clock < self.rules.steps:
             before = self.clock
             rows = max(BLOCK // (1 + self.rules.replays), 1)  # Ctrl-C takes effect after each block
             draws = self.rng.random((min(rows, 2 * self.rules.steps), steps.DRAWS))
-            room = Ended(np.zeros(len(draws), np.int64), np.zeros(len(draws)), np.zeros(len(draws), np.int64))
+            room = EndedEpisodes(np.zeros(len(draws), np.int64), np.zeros(len(draws)), np.zeros(len(draws), np.int64))
             self.count[steps.DRAWN] = self.count[steps.EPISODES] = 0
             while self.clock < self.rules.steps and self.count[steps.DRAWN] < len(draws):
                 yield draws, room
-            self._ended.append(Ended(*(column[: self.count[steps.EPISODES]].copy() for column in room)))
+            self._ended.append(EndedEpisodes(*(column[: self.count[steps.EPISODES]].copy() for column in room)))
             if self.clock == before:
                 raise NoSafeAction("no environment could take a step: no action is allowed in their initial states")
 
-    def _step(self, outcome: int) -> Step:
+    def _step(self, outcome: int) -> Transition:
         mdp = self.ground.mdp
         choice = int(np.searchsorted(mdp.outcome_ptr, outcome, side="right")) - 1
-        return Step(choice, int(mdp.successor[outcome]), float(mdp.reward[outcome]), int(mdp.damage[outcome]))
+        return Transition(choice, int(mdp.successor[outcome]), float(mdp.reward[outcome]), int(mdp.damage[outcome]))
 
     # ------------------------------------------------------------------ without a model
 
@@ -150,14 +150,14 @@ class Session:
                 world.successor[0], world.reward[0], world.damage[0] = target[0], reward[0], damage[0]
                 plain(steps.update)(world, self.allowed, tables, played, 0, 1, rules)
                 plain(steps.apply_outcome)(world, self.envs, 0, count)
-                step = Step(played, int(target[0]), float(reward[0]), int(damage[0]))
+                step = Transition(played, int(target[0]), float(reward[0]), int(damage[0]))
                 self._see(step, remaining, seen)
             plain(steps.end_turn)(world, tables, self.envs, rules, played < 0, draw[3], count, ended)
         for (choice, target_state, lost), (times, total) in seen.items():
             if times:
-                self.allowance.repeat(Step(choice, target_state, total / times, lost), times)
+                self.allowance.repeat(Transition(choice, target_state, total / times, lost), times)
 
-    def _see(self, step: Step, remaining: int, seen: dict[tuple[int, int, int], tuple[int, float]]) -> None:
+    def _see(self, step: Transition, remaining: int, seen: dict[tuple[int, int, int], tuple[int, float]]) -> None:
         key = step.choice, step.next_state, step.damage
         if key in seen:
             times, total = seen[key]

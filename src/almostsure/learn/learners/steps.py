@@ -44,7 +44,7 @@ class World(NamedTuple):
     counted_as: Any  # [num_outcomes], the index in ``Tables.seen`` of each outcome's counter
 
 
-class Tables(NamedTuple):
+class ValueTables(NamedTuple):
     """The learned values: one layer if the learner ignores the budget, else one per remaining budget and one more."""
 
     value: Any  # [layers, num_choices], expected return
@@ -65,7 +65,7 @@ class Envs(NamedTuple):
     damage: Any  # of the episode
 
 
-class Ended(NamedTuple):
+class EndedEpisodes(NamedTuple):
     """The episodes that ended in a block."""
 
     at: Any  # the environment step
@@ -73,7 +73,7 @@ class Ended(NamedTuple):
     damage: Any
 
 
-class Rules(NamedTuple):
+class LearnerRules(NamedTuple):
     """The parameters in which the learners differ."""
 
     budget: int
@@ -89,7 +89,14 @@ class Rules(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def learn(
-    world: World, allowed: Any, tables: Tables, envs: Envs, rules: Rules, count: Any, draws: Any, ended: Ended
+    world: World,
+    allowed: Any,
+    tables: ValueTables,
+    envs: Envs,
+    rules: LearnerRules,
+    count: Any,
+    draws: Any,
+    ended: EndedEpisodes,
 ) -> None:
     """Take steps until the random numbers or the steps are used up or, while watching, until an outcome is new.
 
@@ -118,7 +125,7 @@ def learn(
 
 @njit(cache=True, nogil=True)
 def choose(
-    world: World, allowed: Any, tables: Tables, state: int, remaining: int, explore: float, draw: Any, count: Any
+    world: World, allowed: Any, tables: ValueTables, state: int, remaining: int, explore: float, draw: Any, count: Any
 ) -> int:
     """The best allowed choice or, with probability ``explore``, a random allowed one; −1 if none is allowed."""
     first, last = world.choice_ptr[state], world.choice_ptr[state + 1]
@@ -146,7 +153,14 @@ def apply_outcome(world: World, envs: Envs, outcome: int, count: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def end_turn(
-    world: World, tables: Tables, envs: Envs, rules: Rules, is_stuck: bool, draw: float, count: Any, ended: Ended
+    world: World,
+    tables: ValueTables,
+    envs: Envs,
+    rules: LearnerRules,
+    is_stuck: bool,
+    draw: float,
+    count: Any,
+    ended: EndedEpisodes,
 ) -> None:
     """End a turn.  If an episode has ended, record it, update the price of damage, and begin another."""
     turn, episode = count[TURN], count[EPISODES]
@@ -164,7 +178,9 @@ def end_turn(
 
 
 @njit(cache=True, nogil=True)
-def update(world: World, allowed: Any, tables: Tables, choice: int, first: int, last: int, rules: Rules) -> None:
+def update(
+    world: World, allowed: Any, tables: ValueTables, choice: int, first: int, last: int, rules: LearnerRules
+) -> None:
     """Update the values of a choice from some outcomes, in every layer in which it is allowed.
 
     Outcomes are weighted by how often they were seen.  The step size is that of Q-learning for the one outcome of a

@@ -53,7 +53,7 @@ class Piece(NamedTuple):
     is_encoded: bool = False  # whether its states are already encoded
 
 
-class Rows(NamedTuple):
+class LogRows(NamedTuple):
     """Some rows of a log, as numbers; each array has one entry per row."""
 
     state: Ints
@@ -182,7 +182,7 @@ class Reader:
         self.states, self.actions = Labels("states", ENCODE if encode is None else "", most), Labels("actions")
 
 
-def typed(piece: Piece, reader: Reader) -> Rows:
+def typed(piece: Piece, reader: Reader) -> LogRows:
     """The rows of a piece as numbers; invalid entries are refused."""
     columns, place = piece.columns, piece.place
     size = len(columns["action"])
@@ -198,7 +198,7 @@ def typed(piece: Piece, reader: Reader) -> Rows:
     next_state[at] = _states("next_state", rest, piece, reader, lambda i: place(int(at[i])))
     _note_ends([columns["next_state"][i] for i in np.flatnonzero(terminated).tolist()], piece, reader)
     cumulative, damage, step = (columns.get(name) for name in ("cumulative_damage", "damage", "step"))
-    return Rows(
+    return LogRows(
         state=state,
         action=reader.actions.numbers("action", columns["action"], place),
         next_state=next_state,

@@ -19,7 +19,7 @@ import numpy as np
 
 from almostsure.arguments import as_python
 from almostsure.errors import ModelError
-from almostsure.learn.logs.columns import Rows
+from almostsure.learn.logs.columns import LogRows
 from almostsure.model.arrays import Bools, Ints
 
 SORT = "Sort the log by episode and step."
@@ -37,11 +37,11 @@ class Follower:
 
     def __init__(self, max_damage: int) -> None:
         self.max_damage = max_damage
-        self._last: Rows | None = None  # the row before the next piece
+        self._last: LogRows | None = None  # the row before the next piece
         self._episodes: set[Any] = set()  # all so far
         self._first_step = 0
 
-    def follow(self, rows: Rows) -> tuple[Ints, Bools]:
+    def follow(self, rows: LogRows) -> tuple[Ints, Bools]:
         """Check the next rows; returns the damage of each of them, and whether it is the first of its episode."""
         if self._last is None:
             self._check_start(rows)
@@ -58,14 +58,14 @@ class Follower:
         self._last = _last_row(rows)
         return damage[new], begins[new]
 
-    def _check_start(self, rows: Rows) -> None:
+    def _check_start(self, rows: LogRows) -> None:
         if rows.step is None:
             return
         if rows.step[0] > 1:
             raise ModelError(f"an episode must begin with step 0 or 1; got {rows.step[0]} at {rows.place(0)}. {SORT}")
         self._first_step = int(rows.step[0])
 
-    def _begins(self, rows: Rows, *, is_first: bool) -> Bools:
+    def _begins(self, rows: LogRows, *, is_first: bool) -> Bools:
         """Which rows are the first of their episode; ``is_first``: whether the piece is the first of the log."""
         begins = np.zeros(rows.state.size, np.bool_)
         begins[0] = is_first
@@ -77,7 +77,7 @@ class Follower:
 
     # ------------------------------------------------------------------ the rules
 
-    def _check_episodes(self, rows: Rows, begins: Bools, new: slice) -> None:
+    def _check_episodes(self, rows: LogRows, begins: Bools, new: slice) -> None:
         if rows.episode is None:
             return
         after_end = np.append(False, (rows.terminated | rows.truncated)[:-1]) & ~begins
@@ -98,7 +98,7 @@ class Follower:
                 )
             self._episodes.add(name)
 
-    def _check_steps(self, rows: Rows, step: Ints, begins: Bools) -> None:
+    def _check_steps(self, rows: LogRows, step: Ints, begins: Bools) -> None:
         wanted = np.where(begins, self._first_step, np.append(0, step[:-1]) + 1)
         wrong = step != wanted
         wrong[0] &= begins[0]  # otherwise it was checked with the last piece
@@ -113,7 +113,7 @@ class Follower:
         rule = f"steps must increase by one; got {step[at]} after {step[at - 1]} at {rows.place(at)}"
         raise ModelError(f"{rule}. {SORT if step[at] < step[at - 1] else 'Rows are missing before it.'}")
 
-    def _check_states(self, rows: Rows, begins: Bools) -> None:
+    def _check_states(self, rows: LogRows, begins: Bools) -> None:
         wrong = np.append(False, rows.state[1:] != rows.next_state[:-1]) & ~begins
         if not wrong.any():
             return
@@ -131,7 +131,7 @@ class Follower:
             state=int(rows.state[at]),
         )
 
-    def _refuse_repetition(self, rows: Rows, at: int, what: str) -> None:
+    def _refuse_repetition(self, rows: LogRows, at: int, what: str) -> None:
         damage = rows.damage if rows.damage is not None else rows.cumulative
         assert damage is not None  # a log without either is refused when its columns are found
         if damage[at] == damage[at - 1]:
@@ -141,7 +141,7 @@ class Follower:
             f"{damage[at - 1]}. Remove the wrong one."
         )
 
-    def _damage(self, rows: Rows, begins: Bools) -> Ints:
+    def _damage(self, rows: LogRows, begins: Bools) -> Ints:
         """The damage of every row, from the damage or the cumulative damage."""
         if rows.cumulative is None:
             assert rows.damage is not None
@@ -150,7 +150,7 @@ class Follower:
         self._check_gains(rows, gained, begins)
         return gained if rows.damage is None else rows.damage
 
-    def _check_gains(self, rows: Rows, gained: Ints, begins: Bools) -> None:
+    def _check_gains(self, rows: LogRows, gained: Ints, begins: Bools) -> None:
         rules = {
             "cumulative damage must not fall": gained < 0,
             f"cumulative damage must not grow by more than {self.max_damage}": gained > self.max_damage,
@@ -168,14 +168,14 @@ class Follower:
 # ---------------------------------------------------------------------- rows
 
 
-def _last_row(rows: Rows) -> Rows:
+def _last_row(rows: LogRows) -> LogRows:
     """The last row alone."""
     place = rows.place(rows.state.size - 1)
     last: list[Any] = [None if column is None else column[-1:].copy() for column in rows[:-1]]
-    return Rows(*[*last, lambda _: place])
+    return LogRows(*[*last, lambda _: place])
 
 
-def _joined(before: Rows, rows: Rows) -> Rows:
+def _joined(before: LogRows, rows: LogRows) -> LogRows:
     """A piece with the row before it."""
 
     def place(i: int) -> str:
@@ -183,4 +183,4 @@ def _joined(before: Rows, rows: Rows) -> Rows:
 
     pairs: Any = zip(before[:-1], rows[:-1], strict=True)
     both: list[Any] = [None if y is None else np.append(x, y) for x, y in pairs]
-    return Rows(*[*both, place])
+    return LogRows(*[*both, place])

@@ -9,14 +9,14 @@ import numpy as np
 
 from almostsure.errors import ModelError
 from almostsure.learn.counts import Counts, outcome_key
-from almostsure.learn.logs.columns import Rows
+from almostsure.learn.logs.columns import LogRows
 from almostsure.model.arrays import Bools, Floats, Ints
 
 MANY = 1 << 20  # tables are merged when they have more entries than this, and than twice the merged table
 END = -1  # the next state of a step that ended its episode
 
 
-class Table(NamedTuple):
+class SeenTable(NamedTuple):
     """Different outcomes, ascending by (state, action, next state, damage)."""
 
     outcome: Ints  # [4, outcomes]: state, action, next state, damage
@@ -31,14 +31,14 @@ class Seen:
     def __init__(self) -> None:
         self.rows = self.ends = 0
         self.starts: Counter[int] = Counter()
-        self._tables: list[Table] = []
+        self._tables: list[SeenTable] = []
         self._waiting = 0  # entries that are not merged yet
 
-    def add(self, rows: Rows, damage: Ints, begins: Bools) -> None:
+    def add(self, rows: LogRows, damage: Ints, begins: Bools) -> None:
         """Add some rows, with the damage of each row and whether it is the first of its episode."""
         after = np.where(rows.terminated, END, rows.next_state)
         outcome = np.stack([rows.state, rows.action, after, damage])
-        table = _merged(Table(outcome, np.ones(rows.state.size, np.int64), rows.reward))
+        table = _merged(SeenTable(outcome, np.ones(rows.state.size, np.int64), rows.reward))
         self._tables.append(table)
         self._waiting += table.times.size
         if self._waiting > max(MANY, 2 * self._tables[0].times.size):
@@ -47,11 +47,11 @@ class Seen:
         self.ends += int(np.count_nonzero(rows.terminated))
         self.starts.update(rows.state[begins].tolist())
 
-    def table(self) -> Table:
+    def table(self) -> SeenTable:
         """All outcomes, merged."""
         if len(self._tables) > 1:
             outcomes, times, rewards = zip(*self._tables, strict=True)
-            whole = Table(np.concatenate(outcomes, axis=1), np.concatenate(times), np.concatenate(rewards))
+            whole = SeenTable(np.concatenate(outcomes, axis=1), np.concatenate(times), np.concatenate(rewards))
             self._tables = [_merged(whole)]
         self._waiting = 0
         return self._tables[0]
@@ -91,11 +91,11 @@ class Seen:
         counts.restore({**arrays, "latest": np.zeros_like(samples)})
 
 
-def _merged(table: Table) -> Table:
+def _merged(table: SeenTable) -> SeenTable:
     """Sort a table and merge equal outcomes."""
     order = np.lexsort(table.outcome[::-1])
     outcome = table.outcome[:, order]
     starts = np.flatnonzero(np.append(True, (np.diff(outcome) != 0).any(axis=0)))
-    return Table(
+    return SeenTable(
         outcome[:, starts], np.add.reduceat(table.times[order], starts), np.add.reduceat(table.reward[order], starts)
     )

@@ -191,10 +191,10 @@ class Counter:
 
     def __init__(self, source: CheckedSampler) -> None:
         self.source = source
-        self._tables: Tables | None = None
+        self._tables: DrawTables | None = None
         if source.model is not None:
             ptr = source.model.outcome_ptr.astype(np.int64)
-            self._tables = Tables(ptr, running_sums(source.model.probability, ptr))
+            self._tables = DrawTables(ptr, running_sums(source.model.probability, ptr))
 
     def schedule(self, choices: Ints, lengths: Ints, seed: int, number: int = 0) -> Schedule:
         """A schedule with chunks of a size for this sampler."""
@@ -223,7 +223,7 @@ class Counter:
         choices, lengths, outcome_ptr = chunk.choices, chunk.lengths, self._tables.outcome_ptr
         sizes = outcome_ptr[choices + 1] - outcome_ptr[choices]
         ends = np.cumsum(sizes)
-        found = Found(np.zeros(int(ends[-1]), np.int64), np.zeros(int(ends[-1]), np.int64))
+        found = Drawn(np.zeros(int(ends[-1]), np.int64), np.zeros(int(ends[-1]), np.int64))
         count_drawn = kernel.draw if chunk.compiled else draw
         count_drawn(self._tables, Slots(choices, lengths, ends - sizes), *chunk.stream(), found)
         seen = np.flatnonzero(found.times)
@@ -237,7 +237,7 @@ class Counter:
 # ---------------------------------------------------------------------- drawing outcomes of a model
 
 
-class Tables(NamedTuple):
+class DrawTables(NamedTuple):
     """The arrays that are needed for drawing outcomes of a model."""
 
     outcome_ptr: npt.NDArray[np.int64]  # [num_choices + 1]
@@ -252,14 +252,14 @@ class Slots(NamedTuple):
     slots: Ints
 
 
-class Found(NamedTuple):
+class Drawn(NamedTuple):
     """How often each outcome was drawn, and the first draw of its choice that showed it."""
 
     times: Ints
     first: Ints
 
 
-def draw(tables: Tables, slots: Slots, bits: Any, increment: Any, found: Found) -> None:
+def draw(tables: DrawTables, slots: Slots, bits: Any, increment: Any, found: Drawn) -> None:
     """Draw and count, with NumPy: the plain twin of :mod:`almostsure.learn.sampling.kernel`."""
     choices, lengths, first_slot = slots
     total = int(lengths.sum())
@@ -276,5 +276,5 @@ def draw(tables: Tables, slots: Slots, bits: Any, increment: Any, found: Found) 
 def warm_up() -> None:
     """Compile the kernel, or load it from the cache."""
     one, none = np.ones(1, np.int64), np.zeros(1, np.int64)
-    tables = Tables(np.arange(2), np.full(1, 2.0))
-    kernel.draw(tables, Slots(none, one, none), np.uint64(0), np.uint64(1), Found(one.copy(), one.copy()))
+    tables = DrawTables(np.arange(2), np.full(1, 2.0))
+    kernel.draw(tables, Slots(none, one, none), np.uint64(0), np.uint64(1), Drawn(one.copy(), one.copy()))

@@ -25,23 +25,23 @@ CHILD = Path(__file__).with_name("child.py")
 LEAST_MEMORY = 1 << 28  # bytes
 
 
-class Limits(NamedTuple):
+class ChildLimits(NamedTuple):
     """Limits of the child process."""
 
     seconds: float | None
     memory: int | None  # bytes of address space
 
 
-def limits(seconds: float | None, memory: int | None) -> Limits:
+def limits(seconds: float | None, memory: int | None) -> ChildLimits:
     """The limits given by the user; by default all available memory."""
     if seconds is not None and check_real("time_limit", seconds) <= 0:
         raise ArgumentError(f"time_limit must be a positive number of seconds; got {seconds!r}")
     if memory is not None and whole("memory_limit", memory) < LEAST_MEMORY:
         raise ArgumentError(f"memory_limit must be at least {LEAST_MEMORY:,} bytes, for Storm itself; got {memory!r}")
-    return Limits(seconds, available() if memory is None else int(memory))
+    return ChildLimits(seconds, available() if memory is None else int(memory))
 
 
-def run_storm(request: dict[str, Any], shown: str, limit: Limits) -> dict[str, Any]:
+def run_storm(request: dict[str, Any], shown: str, limit: ChildLimits) -> dict[str, Any]:
     """The child's answer to a request; raises if the child reports a problem, crashes or hits a limit."""
     if importlib.util.find_spec("stormpy") is None:
         raise MissingExtra("stormpy", "storm")
@@ -55,7 +55,7 @@ def run_storm(request: dict[str, Any], shown: str, limit: Limits) -> dict[str, A
     return found
 
 
-def _run(request: str, shown: str, limit: Limits) -> int:
+def _run(request: str, shown: str, limit: ChildLimits) -> int:
     """The child's exit status.  If waiting is interrupted, such as by Ctrl-C, the child is killed."""
     # -P: the folder of child.py must not come first in its sys.path
     process = subprocess.Popen(
@@ -79,7 +79,7 @@ def _run(request: str, shown: str, limit: Limits) -> int:
     return process.returncode
 
 
-def _explain_end(code: int, shown: str, limit: Limits) -> NoReturn:
+def _explain_end(code: int, shown: str, limit: ChildLimits) -> NoReturn:
     if code == -signal.SIGFPE:
         raise ModelError(f"{shown}: Storm divided by zero while it read the model. Look for a division such as 1/0.")
     if code in (-signal.SIGKILL, -signal.SIGABRT):
@@ -90,7 +90,7 @@ def _explain_end(code: int, shown: str, limit: Limits) -> NoReturn:
     )
 
 
-def _refuse(problem: dict[str, Any], shown: str, limit: Limits) -> NoReturn:
+def _refuse(problem: dict[str, Any], shown: str, limit: ChildLimits) -> NoReturn:
     """Raise the exception for a problem that the child reports."""
     if "memory" in problem:
         raise _out_of_memory(shown, limit)
@@ -103,7 +103,7 @@ def _refuse(problem: dict[str, Any], shown: str, limit: Limits) -> NoReturn:
     raise ModelError(f"{shown}: {problem['message']}")
 
 
-def _out_of_memory(shown: str, limit: Limits) -> NotEnoughMemory:
+def _out_of_memory(shown: str, limit: ChildLimits) -> NotEnoughMemory:
     allowed = "" if limit.memory is None else f" (the limit was {show(limit.memory)})"
     return NotEnoughMemory(
         f"{shown}: Storm ran out of memory{allowed}. Pass a larger memory_limit=, or smaller constants."

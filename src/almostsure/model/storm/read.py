@@ -50,7 +50,7 @@ from almostsure.errors import ArgumentError, FileError, ModelError
 from almostsure.files import DRN, JANI, STORM, file_name, give_back
 from almostsure.model.mdp import MDP
 from almostsure.model.source import Constant, split_constants
-from almostsure.model.storm.process import Limits, limits, run_storm
+from almostsure.model.storm.process import ChildLimits, limits, run_storm
 from almostsure.model.umb.foreign import Roles, as_scale, condition, never_counts, resolve, to_mdp
 from almostsure.model.umb.index import Umb
 
@@ -120,7 +120,7 @@ def from_prism(
     return mdp
 
 
-def _read(shown: str, roles: Roles, request: dict[str, Any], limit: Limits) -> MDP:
+def _read(shown: str, roles: Roles, request: dict[str, Any], limit: ChildLimits) -> MDP:
     with tempfile.TemporaryDirectory(prefix="almostsure-") as folder:
         umb, notes = _built(request | _about_file(shown, folder, roles), shown, limit)
         kind, plain = resolve(umb, roles.damage)
@@ -151,7 +151,7 @@ def _about_file(shown: str, folder: str, roles: Roles) -> dict[str, Any]:
     }
 
 
-def _built(request: dict[str, Any], shown: str, limit: Limits) -> tuple[Umb, dict[str, Any]]:
+def _built(request: dict[str, Any], shown: str, limit: ChildLimits) -> tuple[Umb, dict[str, Any]]:
     """The model as a UMB file, with its sums of probabilities checked if Storm has not done so."""
     notes = run_storm(request, shown, limit)
     umb = Umb(os.path.join(request["folder"], "model.umb"), shown=shown)

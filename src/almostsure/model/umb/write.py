@@ -54,7 +54,7 @@ def write_umb(mdp: MDP, path: Path, *, relay: bool) -> None:
         raise ModelError(f"names must be valid Unicode text; got {error.object[error.start : error.end]!r}") from None
 
 
-class Annotation(NamedTuple):
+class WrittenAnnotation(NamedTuple):
     """Values of states, choices or branches, with their entry in the index and their member."""
 
     group: str
@@ -78,21 +78,21 @@ class Annotation(NamedTuple):
             writer.array(name, self.values, "<i8" if self.kind is INT else "<f8")
 
 
-def _annotations(mdp: MDP, before_relays: int | None) -> list[Annotation]:
+def _annotations(mdp: MDP, before_relays: int | None) -> list[WrittenAnnotation]:
     """Rewards, labels, and data that UMB has no other place for."""
     labels, rewards = _labels(mdp, before_relays), _branch_rewards(mdp, with_cost=before_relays is not None)
-    found = [Annotation("rewards", name, "branches", DOUBLE, values, name) for name, values in rewards.items()]
-    found += [Annotation("aps", key, "states", BIT, labels[name], name) for key, name in keys("label", labels)]
+    found = [WrittenAnnotation("rewards", name, "branches", DOUBLE, values, name) for name, values in rewards.items()]
+    found += [WrittenAnnotation("aps", key, "states", BIT, labels[name], name) for key, name in keys("label", labels)]
     for key, name in keys("reward", mdp.origin.rewards):
-        found.append(Annotation("rewards", key, "choices", DOUBLE, mdp.origin.rewards[name], name))
+        found.append(WrittenAnnotation("rewards", key, "choices", DOUBLE, mdp.origin.rewards[name], name))
     if _is_uncertain(mdp):
-        found.append(Annotation(GROUP, "probability", "branches", DOUBLE, mdp.probability))
+        found.append(WrittenAnnotation(GROUP, "probability", "branches", DOUBLE, mdp.probability))
     if mdp.initial_states.size > 1:
         dense = np.zeros(mdp.num_states)
         dense[mdp.initial_states] = mdp.initial_probabilities
-        found.append(Annotation(GROUP, "initial-probability", "states", DOUBLE, dense))
+        found.append(WrittenAnnotation(GROUP, "initial-probability", "states", DOUBLE, dense))
     if mdp.layout is not None:
-        found.append(Annotation(GROUP, "cell", "states", INT, mdp.layout.cell))
+        found.append(WrittenAnnotation(GROUP, "cell", "states", INT, mdp.layout.cell))
     return found
 
 
@@ -114,7 +114,7 @@ def _branch_rewards(mdp: MDP, *, with_cost: bool) -> dict[str, npt.NDArray[Any]]
     return rewards
 
 
-def _index(mdp: MDP, annotations: list[Annotation]) -> dict[str, Any]:
+def _index(mdp: MDP, annotations: list[WrittenAnnotation]) -> dict[str, Any]:
     groups: dict[str, dict[str, Any]] = {}
     for one in annotations:
         groups.setdefault(one.group, {})[one.key] = one.described()
@@ -172,7 +172,7 @@ def _roles(mdp: MDP) -> dict[str, int]:
     return {role: state for role, state in found.items() if state is not None}
 
 
-def _write(writer: Writer, mdp: MDP, index: bytes, annotations: list[Annotation]) -> None:
+def _write(writer: Writer, mdp: MDP, index: bytes, annotations: list[WrittenAnnotation]) -> None:
     arrays = mdp.arrays
     is_initial = np.zeros(mdp.num_states, np.bool_)
     is_initial[mdp.initial_states] = True

@@ -106,7 +106,7 @@ class _Choices:
             self.moves.append({})
             for y, p in zip(ahead.tolist(), shares, strict=True):
                 self.moves[k][y] = self.moves[k].get(y, Fraction(0)) + self.discount * p / sum(shares)
-        self.graph = graph.Graph(
+        self.graph = graph.ChoiceGraph(
             num_states=game.graph.ptr.size - 1,
             owner=self.owner,
             entry_choice=owners(entry_ptr).astype(np.int64),

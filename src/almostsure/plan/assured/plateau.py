@@ -43,7 +43,7 @@ def _first_layer(mdp: MDP, of_choice: Ints) -> int:
     return int(finite.max(initial=0)) + mdp.max_damage + FEW
 
 
-def solve_budgets(
+def solve_large(
     mdp: MDP,
     of_choice: Ints,
     budget: int,

@@ -217,7 +217,7 @@ def surely_stops(flow: Flow) -> tuple[Bools, Bools]:
     return states, choices
 
 
-def choice_graph(owner: Ints, moves: Any) -> graph.Graph:
+def choice_graph(owner: Ints, moves: Any) -> graph.ChoiceGraph:
     """The graph of ``moves`` (CSR, [choices, states]), without probabilities."""
     entry = np.repeat(np.arange(owner.size), np.diff(moves.indptr))
-    return graph.Graph(num_states=moves.shape[1], owner=owner, entry_choice=entry, entry_state=moves.indices)
+    return graph.ChoiceGraph(num_states=moves.shape[1], owner=owner, entry_choice=entry, entry_state=moves.indices)

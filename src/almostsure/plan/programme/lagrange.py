@@ -45,7 +45,7 @@ class Improper(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
+class PricedFlow:
     """An optimal flow and its dual."""
 
     flow: Floats  # [choices]
@@ -223,7 +223,7 @@ class Proof:
 # ---------------------------------------------------------------------- the search for the price
 
 
-class Search:
+class PriceSearch:
     """The best flow for any limit.  Points found for one limit are reused for the next.  May raise Improper."""
 
     def __init__(self, priced: Priced) -> None:
@@ -238,7 +238,7 @@ class Search:
         gain = -flow.cost if price == np.inf else flow.reward - price * flow.cost
         return self.priced.point(self.priced.iterate(gain, choice)[1])
 
-    def solve(self, limit: float | None) -> Answer | None:
+    def solve(self, limit: float | None) -> PricedFlow | None:
         """The optimum with the given limit, or None if nothing is feasible."""
         if limit is None:
             return self._answer(self._best(0.0, self.points[0].choice), None, 0.0, 0.0)
@@ -299,14 +299,16 @@ class Search:
                 high, far = middle, between
         return near, far
 
-    def _answer(self, cheap: Point, dear: Point | None, price: float, share: float) -> Answer:
+    def _answer(self, cheap: Point, dear: Point | None, price: float, share: float) -> PricedFlow:
         priced = self.priced
         flow = priced.flow_of(cheap.choice)
         if dear is not None and share > 0:
             flow = (1 - share) * flow + share * priced.flow_of(dear.choice)
         gain = priced.flow.reward - price * priced.flow.cost
         values = priced.values(cheap.choice, gain[cheap.choice])
-        return Answer(flow=flow, value=float(flow @ priced.whole.reward), price=price, potential=values[priced.place])
+        return PricedFlow(
+            flow=flow, value=float(flow @ priced.whole.reward), price=price, potential=values[priced.place]
+        )
 
 
 # ---------------------------------------------------------------------- pieces

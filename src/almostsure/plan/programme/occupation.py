@@ -26,7 +26,7 @@ from almostsure.errors import LimitReached
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.programme.flow import Flow, end_components, reachable, surely_stops, without_loops
 from almostsure.plan.programme.highs import highs, is_optimal
-from almostsure.plan.programme.lagrange import Answer, Improper, Priced, Proof, Search
+from almostsure.plan.programme.lagrange import Improper, Priced, PricedFlow, PriceSearch, Proof
 from almostsure.plan.programme.means import gainful
 
 SMALL = 500  # choices up to which HiGHS is faster
@@ -74,12 +74,12 @@ class Programme:
         """Solves the problem, and has it with prices, for proofs."""
         return _Solver(self.flow, self.discount)
 
-    def solve(self, limit: float | None) -> Answer | None:
+    def solve(self, limit: float | None) -> PricedFlow | None:
         """The best flow with at most ``limit`` cost (None: any); None if there is none."""
         self._check_endless(limit)
         return self.solver.solve(limit)
 
-    def visits(self, answer: Answer) -> Floats:
+    def visits(self, answer: PricedFlow) -> Floats:
         """The expected number of plays of each choice in an answer's flow, self-loops included."""
         flow = self.flow
         result: Floats = answer.flow / np.where(flow.is_stop, 1.0, self._leaving[flow.choice])
@@ -90,7 +90,7 @@ class Programme:
         """The least cost of any policy that ends almost surely."""
         flow = self._ending
         try:
-            return Search(Priced(flow, self.discount)).least
+            return PriceSearch(Priced(flow, self.discount)).least
         except Improper:
             answer = _Highs(replace(flow, reward=-flow.cost), self.discount).solve(None)
             return np.inf if answer is None else -answer.value
@@ -192,10 +192,10 @@ class _Solver:
         self._highs: _Highs | None = None
 
     @cached_property
-    def _search(self) -> Search:
-        return Search(self.priced)
+    def _search(self) -> PriceSearch:
+        return PriceSearch(self.priced)
 
-    def solve(self, limit: float | None) -> Answer | None:
+    def solve(self, limit: float | None) -> PricedFlow | None:
         """The optimum within the given limit; None if infeasible."""
         if self.flow.num_choices > SMALL and self._highs is None:
             with suppress(Improper):
@@ -222,7 +222,7 @@ class _Highs:
         lower, upper = np.append(flow.initial, -np.inf), np.append(flow.initial, np.inf)
         self.highs = highs(flow.owner, discount * flow.moves, flow.cost, flow.reward, lower, upper)
 
-    def solve(self, limit: float | None) -> Answer | None:
+    def solve(self, limit: float | None) -> PricedFlow | None:
         """The optimum within the given limit; None if infeasible."""
         import highspy
 
@@ -238,7 +238,7 @@ class _Highs:
             )
         solution = self.highs.getSolution()
         duals = np.array(solution.row_dual)
-        return Answer(
+        return PricedFlow(
             flow=np.maximum(np.array(solution.col_value), 0.0),
             value=float(self.highs.getInfo().objective_function_value),
             price=max(float(duals[-1]), 0.0),

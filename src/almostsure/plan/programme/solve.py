@@ -16,7 +16,7 @@ from almostsure.plan.almost_sure import solve_assured
 from almostsure.plan.constraints import AlmostSure, Chance, Constraint, Expected, budget_of, limit_of
 from almostsure.plan.programme.extract import TINY, extract
 from almostsure.plan.programme.flow import Flow, reachable
-from almostsure.plan.programme.lagrange import Answer, Proof
+from almostsure.plan.programme.lagrange import PricedFlow, Proof
 from almostsure.plan.programme.occupation import Endless, NoEnd, Programme
 from almostsure.plan.programme.upper import upper_bound
 from almostsure.plan.solution import Solution, at_start, check_gap
@@ -75,7 +75,7 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
 class _Found:
     """An optimal flow, its policy, and the evaluation of the policy."""
 
-    answer: Answer
+    answer: PricedFlow
     proof: Proof
     policy: Policy
     result: Evaluation
@@ -106,7 +106,7 @@ def _within_limit(mdp: MDP, constraint: Expected | Chance, programme: Programme)
     return first
 
 
-def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer: Answer) -> _Found:
+def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer: PricedFlow) -> _Found:
     """The policy of an answer, evaluated."""
     proof = Proof(programme.solver.priced, answer.price, answer.potential)
     try:
@@ -120,7 +120,7 @@ def _found(mdp: MDP, constraint: Expected | Chance, programme: Programme, answer
 
 
 def _upper(
-    mdp: MDP, constraint: Expected | Chance, proof: Proof, answer: Answer, discount: float, tolerance: float
+    mdp: MDP, constraint: Expected | Chance, proof: Proof, answer: PricedFlow, discount: float, tolerance: float
 ) -> tuple[float, bool]:
     """An upper bound of the return of any policy within the limit, and whether it includes all rounding errors.
 
@@ -154,7 +154,7 @@ def _assured_or_raise(
     return replace(assured, constraint=constraint, used=used, layers=None)
 
 
-def _check_attained(mdp: MDP, flow: Flow, answer: Answer, upper: float) -> None:
+def _check_attained(mdp: MDP, flow: Flow, answer: PricedFlow, upper: float) -> None:
     """Raise if the flow has a part that no policy attains: a circulation that is not reachable from the start.
 
     It is the limit of ever rarer and ever longer visits.

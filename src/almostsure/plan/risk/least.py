@@ -84,21 +84,21 @@ def least_risk(mdp: MDP, needed: Ints, budget: int, tolerance: float, sweeps: in
     return LeastRisk(upper, lower)
 
 
-class Edges(NamedTuple):
+class Predecessors(NamedTuple):
     """The predecessors of each state by damage-free outcomes."""
 
     ptr: Ints  # [num_states + 1]
     source: Ints
 
 
-def _free_edges(sums: Sums, states: Ints) -> Edges:
+def _free_edges(sums: Sums, states: Ints) -> Predecessors:
     """The damage-free edges from some states, grouped by target."""
     choice, place = spans(sums.choice_ptr, states)
     outcome, of = spans(sums.outcome_ptr, choice)
     free = sums.damage[outcome] == 0
     target, source = sums.successor[outcome[free]], states[place[of[free]]]
     ptr, order = grouped(target, sums.choice_ptr.size - 1)
-    return Edges(ptr, source[order])
+    return Predecessors(ptr, source[order])
 
 
 def _settle(

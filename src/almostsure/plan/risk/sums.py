@@ -49,7 +49,7 @@ def sums_of(mdp: MDP, *, times: int = 1) -> Sums:
     return Sums(*columns, owner, margin, margin / shares, leaves, leaving)
 
 
-class Part(NamedTuple):
+class SumsPart(NamedTuple):
     """Some choices with remaining budgets, and their outcomes."""
 
     choices: Ints | slice
@@ -60,23 +60,23 @@ class Part(NamedTuple):
     first: Ints | int | None  # if the table has steps: the first row with one step less, of each outcome or of all
 
 
-def part_of(sums: Sums, remaining: Ints, choices: Ints, first: Ints | None = None) -> Part:
+def part_of(sums: Sums, remaining: Ints, choices: Ints, first: Ints | None = None) -> SumsPart:
     """Any choices, each with a remaining budget."""
     outcomes, owner = spans(sums.outcome_ptr, choices)
     begin = np.searchsorted(owner, np.arange(choices.size))
     left = remaining[owner] - sums.damage[outcomes]
-    return Part(choices, outcomes, begin, remaining, left, None if first is None else first[owner])
+    return SumsPart(choices, outcomes, begin, remaining, left, None if first is None else first[owner])
 
 
-def part_at(sums: Sums, remaining: int, state: int, first: int | None = None) -> Part:
+def part_at(sums: Sums, remaining: int, state: int, first: int | None = None) -> SumsPart:
     """All choices of one state, as slices, so that nothing is copied."""
     choices = slice(int(sums.choice_ptr[state]), int(sums.choice_ptr[state + 1]))
     ptr = sums.outcome_ptr[choices.start : choices.stop + 1].astype(np.int64)
     outcomes = slice(int(ptr[0]), int(ptr[-1]))
-    return Part(choices, outcomes, ptr[:-1] - ptr[0], remaining, np.int64(remaining) - sums.damage[outcomes], first)
+    return SumsPart(choices, outcomes, ptr[:-1] - ptr[0], remaining, np.int64(remaining) - sums.damage[outcomes], first)
 
 
-def risks_of(sums: Sums, upper: Floats, part: Part) -> Floats:
+def risks_of(sums: Sums, upper: Floats, part: SumsPart) -> Floats:
     """q̄(s, K, a): an upper bound of the risk of each choice with its remaining budget (0 or more)."""
     row = np.maximum(part.left, 0) if part.first is None else np.maximum(part.left, 0) + part.first
     after = np.where(part.left < 0, 1.0, upper[row, sums.successor[part.outcomes]])

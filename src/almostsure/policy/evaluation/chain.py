@@ -28,12 +28,12 @@ from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.policy import read
 from almostsure.policy.evaluation.linear import Leaking
 from almostsure.policy.evaluation.wide import Groups, Wide, add, divide, multiply, two_sum, wide
-from almostsure.policy.explore import OVERSPENT, Played, Rule, Step, explore
+from almostsure.policy.explore import OVERSPENT, Played, Reached, Rule, explore
 from almostsure.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Moves:
+class PolicyMoves:
     """The states reached in one layer, and their moves under the policy."""
 
     remaining: int  # OVERSPENT for the last layer, in which all moves stay
@@ -58,7 +58,7 @@ class Moves:
         return np.searchsorted(self.states, states)
 
 
-def layers_of(mdp: MDP, policy: Policy, budget: int | None) -> Iterator[Moves]:
+def layers_of(mdp: MDP, policy: Policy, budget: int | None) -> Iterator[PolicyMoves]:
     """The layers that a policy reaches from the start, largest remaining budget first.
 
     Outcomes that overspend are followed if the policy is defined for an overspent budget.
@@ -113,7 +113,7 @@ def played(policy: Policy, layer: int | Ints, states: Ints) -> tuple[Ints, Ints,
     return choice, owner, share[some], np.bincount(owner, minlength=states.size) == 0
 
 
-def _moves(mdp: MDP, policy: Policy, remaining: int, steps: Sequence[Step], is_terminal: Bools) -> Moves:
+def _moves(mdp: MDP, policy: Policy, remaining: int, steps: Sequence[Reached], is_terminal: Bools) -> PolicyMoves:
     layer = policy.layer(remaining)
     states = np.sort(np.concatenate([step.states for step in steps]))
     choice = np.concatenate([step.choice for step in steps])
@@ -124,7 +124,7 @@ def _moves(mdp: MDP, policy: Policy, remaining: int, steps: Sequence[Step], is_t
     rests = np.zeros(states.size) if policy.rest is None else policy.rest.probability[layer, states]
     rests = np.where(is_terminal[states], 0.0, rests)
     share = np.ones(choice.size) if policy.probability is None else policy.probability[layer, choice]
-    return Moves(
+    return PolicyMoves(
         remaining=remaining,
         states=states,
         is_terminal=is_terminal[states],
@@ -162,13 +162,13 @@ def normalised(values: Floats, group: Ints, count: int) -> Wide:
 # ---------------------------------------------------------------------- solving
 
 
-class Block:
+class TransientBlock:
     """The equations of the transient part of a layer; ``stays[i]`` says whether move i remains in the layer.
 
     A discount below 1 makes all states except terminal ones transient.
     """
 
-    def __init__(self, moves: Moves, stays: Bools, *, discount: float = 1.0) -> None:
+    def __init__(self, moves: PolicyMoves, stays: Bools, *, discount: float = 1.0) -> None:
         self.label, transient = _classes(moves, stays)  # [n], the strongly connected component
         self.transient = ~moves.is_terminal if discount < 1 else transient  # [n], t of them
         self.place = np.cumsum(self.transient) - 1  # [n], the number of a transient state
@@ -187,7 +187,7 @@ class Block:
         self.system = Leaking(self.place[moves.row[inside]], self.place[target[inside]], weight, leak)  # of t states
 
 
-def _classes(moves: Moves, stays: Bools) -> tuple[Ints, Bools]:
+def _classes(moves: PolicyMoves, stays: Bools) -> tuple[Ints, Bools]:
     """The strongly connected component of each state, and a mask of the transient states."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components

@@ -10,7 +10,7 @@ import numpy as np
 
 from almostsure.model.arrays import ascending
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
-from almostsure.policy.evaluation.chain import Block, Moves, add_up
+from almostsure.policy.evaluation.chain import PolicyMoves, TransientBlock, add_up
 from almostsure.policy.evaluation.linear import EPS, Leaking, Values, together
 from almostsure.policy.evaluation.wide import LOST, TINY, UP, Groups, Wide, add, multiply, put, wide
 
@@ -29,12 +29,14 @@ class Number(NamedTuple):
 class Layer:
     """A layer with its equations and its values."""
 
-    def __init__(self, mdp: MDP, moves: Moves, stays: Bools, discount: float) -> None:
+    def __init__(self, mdp: MDP, moves: PolicyMoves, stays: Bools, discount: float) -> None:
         self.moves, self.stays = moves, stays
-        self.block = Block(moves, stays)
+        self.block = TransientBlock(moves, stays)
         self.systems = [(self.block, slice(0, DISCOUNTED_RETURN), 1.0)]  # with the columns that they are for
         if discount < 1:
-            self.systems.append((Block(moves, stays, discount=discount), slice(DISCOUNTED_RETURN, COLUMNS), discount))
+            self.systems.append(
+                (TransientBlock(moves, stays, discount=discount), slice(DISCOUNTED_RETURN, COLUMNS), discount)
+            )
         closed, label = ~self.block.transient, self.block.label
         damaging = np.zeros(label.max() + 1, np.bool_)
         damaging[label[moves.row[stays & (moves.damage > 0)]]] = True
@@ -58,7 +60,7 @@ class Layer:
             some = slice(None), columns
             self.values.put(some, self._solved(solved, gains[some], known[some], after.at(some), discount))
 
-    def _solved(self, solved: Block, gains: Floats, known: Floats, after: Values, discount: float) -> Values:
+    def _solved(self, solved: TransientBlock, gains: Floats, known: Floats, after: Values, discount: float) -> Values:
         """The values of all columns; ``known`` are those of the states that are not transient."""
         moves, t = self.moves, solved.transient
         mine, stays = np.flatnonzero(t[moves.row]), self.stays & solved.leaving
@@ -99,7 +101,7 @@ class Layer:
         return ended, left, lost + self._most * EPS * float(mass.sum())
 
 
-def _drifts(mdp: MDP, moves: Moves, solved: Block) -> set[int]:
+def _drifts(mdp: MDP, moves: PolicyMoves, solved: TransientBlock) -> set[int]:
     """For the recurrent classes with rewards: 1 or −1 if the return drifts to ±∞, 0 if it has no limit."""
     closed = ~solved.transient
     rewarding = np.zeros(moves.states.size, np.bool_)
@@ -115,7 +117,7 @@ def _drifts(mdp: MDP, moves: Moves, solved: Block) -> set[int]:
 class _Class:
     """A recurrent class: its states, and the expected reward of a step in each."""
 
-    def __init__(self, mdp: MDP, moves: Moves, members: Ints) -> None:
+    def __init__(self, mdp: MDP, moves: PolicyMoves, members: Ints) -> None:
         self.mdp, self.moves, self.members = mdp, moves, members
         at = np.flatnonzero(np.isin(moves.row, members))
         self._at, self._row = at, np.searchsorted(members, moves.row[at])

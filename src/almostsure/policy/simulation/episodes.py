@@ -11,7 +11,7 @@ import numpy.typing as npt
 from almostsure.errors import ArgumentError
 from almostsure.model.mdp import MDP, Bools, Floats
 from almostsure.policy.policy import Policy
-from almostsure.policy.simulation.plain import Lanes, Rules, Tables
+from almostsure.policy.simulation.plain import PlayRules, PlayTables, Stepper
 from almostsure.wording import counted
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class Episodes:
     budget: int | None  # the starting budget
     mdp: MDP
     policy: Policy
-    _tables: Tables = field(repr=False)
-    _rules: Rules = field(repr=False)
+    _tables: PlayTables = field(repr=False)
+    _rules: PlayRules = field(repr=False)
 
     def __len__(self) -> int:
         return self.returns.size
@@ -156,16 +156,16 @@ class Trajectory:
         return f"{before}  {self.mdp.action_name(int(self.actions[t]))}  {after}{gained}{harm}"
 
 
-def replay(mdp: MDP, tables: Tables, rules: Rules, seed: int, episode: int) -> Trajectory:
+def replay(mdp: MDP, tables: PlayTables, rules: PlayRules, seed: int, episode: int) -> Trajectory:
     """Play one episode again, step by step."""
-    lanes = Lanes(tables, rules, seed, np.array([episode]))
-    states, outcomes = [int(lanes.state[0])], []
-    while lanes.active.size:
-        before = int(lanes.lengths[0])
-        lanes.step()
-        if lanes.lengths[0] > before:
-            outcomes.append(int(lanes.played[0]))
-            states.append(int(lanes.state[0]))
+    stepper = Stepper(tables, rules, seed, np.array([episode]))
+    states, outcomes = [int(stepper.state[0])], []
+    while stepper.active.size:
+        before = int(stepper.lengths[0])
+        stepper.step()
+        if stepper.lengths[0] > before:
+            outcomes.append(int(stepper.played[0]))
+            states.append(int(stepper.state[0]))
     at = np.array(outcomes, np.int64)
     choice = np.searchsorted(tables.outcome_ptr, at, side="right") - 1
     return Trajectory(

@@ -6,7 +6,16 @@ from typing import Any
 
 from almostsure.kernels import njit
 from almostsure.policy.simulation import streams
-from almostsure.policy.simulation.plain import ENDED, OVERSPENT, RESTING, TRUNCATED, UNDEFINED, Results, Rules, Tables
+from almostsure.policy.simulation.plain import (
+    ENDED,
+    OVERSPENT,
+    RESTING,
+    TRUNCATED,
+    UNDEFINED,
+    PlayRules,
+    PlayTables,
+    Results,
+)
 
 mix = njit(cache=True, inline="always")(streams.mix)
 uniform = njit(cache=True, inline="always")(streams.uniform)
@@ -28,7 +37,7 @@ def first_above(cumulative: Any, first: int, last: int, draw: float) -> int:
 
 
 @njit(cache=True, nogil=True)
-def play(t: Tables, rules: Rules, random: streams.Streams, results: Results) -> None:
+def play(t: PlayTables, rules: PlayRules, random: streams.Streams, results: Results) -> None:
     """Play one episode per stream, and write the results."""
     for episode in range(random.start.size):
         bits, increment = random.start[episode], random.step[episode]

@@ -32,7 +32,7 @@ def no_results(count: int) -> Results:
     return Results(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint8))
 
 
-class Tables(NamedTuple):
+class PlayTables(NamedTuple):
     """The model and the policy as read-only arrays, for NumPy and for compiled code."""
 
     choice_ptr: npt.NDArray[np.int64]  # [num_states + 1]
@@ -50,7 +50,7 @@ class Tables(NamedTuple):
     first: npt.NDArray[np.int64]  # [max(horizon, 1)], the first layer to use with 1, 2, … steps left
 
 
-class Rules(NamedTuple):
+class PlayRules(NamedTuple):
     """The parameters of a simulation."""
 
     budget: int  # the starting budget, or UNLIMITED
@@ -63,7 +63,7 @@ class Rules(NamedTuple):
     horizon: int  # the steps of its horizon, or 0
 
 
-def build_tables(mdp: MDP, policy: Policy) -> Tables:
+def build_tables(mdp: MDP, policy: Policy) -> PlayTables:
     """The tables of a policy of ``mdp``."""
     nothing = np.zeros((1, 1))
     shares = (
@@ -84,7 +84,7 @@ def build_tables(mdp: MDP, policy: Policy) -> Tables:
         "rests": nothing if policy.rest is None else policy.rest.probability,
         "first": np.zeros(1, np.int64) if policy.block is None else policy.block * policy.layers_per_block,
     }
-    return Tables(**{name: frozen(np.ascontiguousarray(array)) for name, array in parts.items()})
+    return PlayTables(**{name: frozen(np.ascontiguousarray(array)) for name, array in parts.items()})
 
 
 def _running(flat: Floats, mdp: MDP, layers: int) -> Floats:
@@ -93,22 +93,24 @@ def _running(flat: Floats, mdp: MDP, layers: int) -> Floats:
     return running_sums(flat, starts).reshape(layers, mdp.num_choices)
 
 
-def play_plain(tables: Tables, rules: Rules, seed: int, count: int, *, limit: int | None = None) -> Results | None:
+def play_plain(
+    tables: PlayTables, rules: PlayRules, seed: int, count: int, *, limit: int | None = None
+) -> Results | None:
     """Play in NumPy, all episodes in lockstep; None if that takes more than about ``limit`` steps in total."""
-    lanes = Lanes(tables, rules, seed, np.arange(count))
+    stepper = Stepper(tables, rules, seed, np.arange(count))
     taken = 0
-    while lanes.active.size:
-        taken += lanes.active.size + STEP_COST
+    while stepper.active.size:
+        taken += stepper.active.size + STEP_COST
         if limit is not None and taken > limit:
             return None
-        lanes.step()
-    return Results(lanes.returns, lanes.damages, lanes.lengths, lanes.fate)
+        stepper.step()
+    return Results(stepper.returns, stepper.damages, stepper.lengths, stepper.fate)
 
 
-class Lanes:
+class Stepper:
     """Episodes that are played in lockstep; ``step`` moves all active ones by one step."""
 
-    def __init__(self, tables: Tables, rules: Rules, seed: int, episodes: npt.NDArray[np.int64]) -> None:
+    def __init__(self, tables: PlayTables, rules: PlayRules, seed: int, episodes: npt.NDArray[np.int64]) -> None:
         self.tables, self.rules = tables, rules
         self.bits, self.increment = open_streams(seed, episodes)
         count = episodes.size

@@ -33,9 +33,9 @@ from almostsure.policy.simulation.plain import (
     ENDED,
     OVERSPENT,
     UNDEFINED,
+    PlayRules,
+    PlayTables,
     Results,
-    Rules,
-    Tables,
     build_tables,
     no_results,
     play_plain,
@@ -114,7 +114,7 @@ def simulate(
 
 
 def _episodes(
-    mdp: MDP, policy: Policy, budget: int | None, seed: int, tables: Tables, rules: Rules, results: Results
+    mdp: MDP, policy: Policy, budget: int | None, seed: int, tables: PlayTables, rules: PlayRules, results: Results
 ) -> Episodes:
     _raise_first_violation(mdp, tables, rules, seed, results.fate)
     returns, damages, lengths, fate = results
@@ -124,8 +124,8 @@ def _episodes(
     )  # fmt: skip
 
 
-def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -> Rules:
-    return Rules(
+def _rules(policy: Policy, start: int | None, max_steps: int, discount: float) -> PlayRules:
+    return PlayRules(
         budget=int(UNLIMITED) if start is None else start,
         top=-1 if policy.budget is None else policy.budget,
         overspent=policy.budget + 1 if policy.budget is not None and policy.knows_overspent else -1,
@@ -148,7 +148,7 @@ class Stopped(KeyboardInterrupt):
         self.results = results
 
 
-def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None) -> Results:
+def _play(tables: PlayTables, rules: PlayRules, seed: int, count: int, crew: Crew | None) -> Results:
     if crew is None and count <= PLAIN_STEPS:
         results = play_plain(tables, rules, seed, count, limit=PLAIN_STEPS)
         if results is not None:
@@ -156,7 +156,7 @@ def _play(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None
     return play_compiled(tables, rules, seed, count, crew)
 
 
-def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, crew: Crew | None = None) -> Results:
+def play_compiled(tables: PlayTables, rules: PlayRules, seed: int, count: int, crew: Crew | None = None) -> Results:
     """Play with compiled code, in threads on all cores or with a crew.  The results do not depend on that."""
     results, done = no_results(count), 0
     columns: tuple[npt.NDArray[Any], ...] = results
@@ -179,7 +179,7 @@ def play_compiled(tables: Tables, rules: Rules, seed: int, count: int, crew: Cre
     return results
 
 
-def _play_piece(tables: Tables, rules: Rules, seed: int, piece: tuple[int, int]) -> Results:
+def _play_piece(tables: PlayTables, rules: PlayRules, seed: int, piece: tuple[int, int]) -> Results:
     """The task of a worker: play the episodes first … last − 1."""
     warm_up()
     results = no_results(piece[1] - piece[0])
@@ -193,7 +193,9 @@ def warm_up() -> None:
     from almostsure.model.build.transitions import from_transitions
 
     mdp = from_transitions([0], [0], [1], [1], [0], [0], terminal=[1])
-    rules = Rules(budget=0, top=-1, overspent=-1, max_steps=1, discount=1.0, randomised=False, rests=False, horizon=0)
+    rules = PlayRules(
+        budget=0, top=-1, overspent=-1, max_steps=1, discount=1.0, randomised=False, rests=False, horizon=0
+    )
     tables = build_tables(mdp, Policy.from_table(mdp, [0, 0]))
     play(tables, rules, open_streams(0, np.arange(1)), no_results(1))
 
@@ -201,7 +203,9 @@ def warm_up() -> None:
 # ---------------------------------------------------------------------- errors
 
 
-def _raise_first_violation(mdp: MDP, tables: Tables, rules: Rules, seed: int, fate: npt.NDArray[np.uint8]) -> None:
+def _raise_first_violation(
+    mdp: MDP, tables: PlayTables, rules: PlayRules, seed: int, fate: npt.NDArray[np.uint8]
+) -> None:
     wrong = np.flatnonzero((fate == OVERSPENT) | (fate == UNDEFINED))
     if not wrong.size:
         return

@@ -36,7 +36,7 @@ def test_who_surely_leaves_is_what_the_plain_twin_says():
         size = part.ptr.size - 1
         usable, queue = np.ones(owner.size, np.bool_), np.empty(size, np.uint32)
         queue = queue[: find(part, size, usable, queue)]
-        graph = twin.Graph(
+        graph = twin.ChoiceGraph(
             num_states=size, owner=owner, entry_choice=np.repeat(np.arange(owner.size), np.diff(part.entry_ptr)),
             entry_state=part.column.astype(int),
         )  # fmt: skip

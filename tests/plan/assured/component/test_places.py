@@ -38,7 +38,7 @@ def test_end_components_are_those_of_the_plain_twin(compiled):
         label, inside = find(graph)
         owner = np.repeat(np.arange(graph.ptr.size - 1), np.diff(graph.ptr))
         entry_choice = np.repeat(np.arange(owner.size), np.diff(graph.entry_ptr))
-        whole = twin.Graph(
+        whole = twin.ChoiceGraph(
             num_states=graph.ptr.size - 1, owner=owner, entry_choice=entry_choice, entry_state=graph.target.astype(int)
         )
         expected, staying = twin.end_components(whole, np.ones(owner.size, np.bool_))

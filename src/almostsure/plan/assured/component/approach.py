@@ -114,7 +114,7 @@ def expand(order, value, rows):
         value[order[i]] = shift[i] + scale[i] * now[root[i]]
 
 
-class Rows(NamedTuple):
+class PolicyRows(NamedTuple):
     """The equations of a policy; after :func:`bridge` only the kept rows, which have several outcomes or none."""
 
     position: np.ndarray  # [positions of the component], the index of each in the order
@@ -200,7 +200,7 @@ def room_for_rows(part, order):
         for k in range(ptr[x], ptr[x + 1]):
             most = max(most, np.int64(entry_ptr[k + 1]) - np.int64(entry_ptr[k]))
         entries += most
-    return Rows(
+    return PolicyRows(
         position, np.zeros(size + 1, np.uint32), np.zeros(size + 1, np.uint32), np.empty(entries, np.uint32),
         np.empty(entries), np.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint32),
         np.empty(size, np.uint32), np.empty(size), np.empty(size), np.empty(size),

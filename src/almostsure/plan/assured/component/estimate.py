@@ -18,7 +18,7 @@ DONE = -2  # the slot of settled positions
 NOT_LATE = 0.3  # up to this probability of unsettled outcomes, values are extrapolated
 
 
-class Room(NamedTuple):
+class EstimateRoom(NamedTuple):
     """The arrays that an estimate writes to."""
 
     order: np.ndarray  # [positions], the positions in the order in which they are settled
@@ -30,11 +30,13 @@ class Room(NamedTuple):
     after: np.ndarray  # [positions], the next one
 
 
-def room_to_estimate(positions: int, choices: int, entries: int) -> Room:
+def room_to_estimate(positions: int, choices: int, entries: int) -> EstimateRoom:
     """Uninitialised arrays for an estimate, from NumPy, which gets larger memory pages than compiled code would."""
     order, via = side_by_side(np.uint32, positions, entries)
     factor, judged = side_by_side(np.float32, entries, 4 * choices)
-    return Room(order, via, factor, judged.reshape(-1, 4), *side_by_side(np.int32, positions, positions, positions))
+    return EstimateRoom(
+        order, via, factor, judged.reshape(-1, 4), *side_by_side(np.int32, positions, positions, positions)
+    )
 
 
 @njit(cache=True, error_model="numpy", inner=True)

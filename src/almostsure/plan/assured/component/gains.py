@@ -43,7 +43,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
+class GainSolution:
     """Values, errors and choices of a component's members."""
 
     value: Floats
@@ -54,7 +54,7 @@ class Found:
     exact: bool = True  # whether gains and losses that seem to cancel out do so exactly, and not only up to rounding
 
 
-def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> Found | None:
+def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> GainSolution | None:
     """Values, errors and choices of a component with positive rewards inside an end component.
 
     None if there are many members, and every policy that stays has a negative mean reward: then the component needs no
@@ -81,7 +81,7 @@ def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> 
         free, potential, forever = free_choices(flow, unknown, terms)
     if forever.any():
         none, choice = np.zeros(count), np.zeros(count, np.uint32)
-        return Found(value=none, error=none, choice=choice, forever=forever, undefined=np.zeros(count, np.bool_))
+        return GainSolution(value=none, error=none, choice=choice, forever=forever, undefined=np.zeros(count, np.bool_))
     part = _Game(flow, exits, free, potential, terms)
     part.solve(bool(unknown))
     first_choice = game.graph.ptr[members]
@@ -90,7 +90,7 @@ def settle_gains(game: Game, bounds: Bounds, members: Ints, rewards: Floats) -> 
         np.flatnonzero(np.logical_or.reduce([free & some for some in unknown])) if unknown else np.zeros(0, np.int64)
     )
     exact = cancels_exactly([_exactly(game, bounds, rewards, flow.choice[c]) for c in doubtful.tolist()], potential)
-    return Found(
+    return GainSolution(
         value=part.value, error=part.error, choice=chosen, forever=forever, undefined=part.undefined, exact=exact
     )
 

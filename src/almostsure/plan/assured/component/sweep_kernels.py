@@ -23,7 +23,7 @@ CHUNK = 128  # positions that are visited together
 STUCK = 8  # rounds after which a sweep looks further ahead
 
 
-class Run(NamedTuple):
+class SweepState(NamedTuple):
     """The state of a run of sweeps."""
 
     value: np.ndarray  # [positions]
@@ -35,7 +35,7 @@ class Run(NamedTuple):
     account: np.ndarray  # [3], updates made, the furthest first dirty chunk so far, and rounds since it was reached
 
 
-class Limits(NamedTuple):
+class SweepLimits(NamedTuple):
     """The parameters of a run of sweeps."""
 
     threshold: float
@@ -45,7 +45,7 @@ class Limits(NamedTuple):
     max_updates: int
 
 
-class Search(NamedTuple):
+class PocketSearch(NamedTuple):
     """The arrays of the search for a pocket."""
 
     level: np.ndarray  # [positions], in how many pockets each was

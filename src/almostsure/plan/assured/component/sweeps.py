@@ -28,7 +28,7 @@ from almostsure.model.mdp import Floats, Ints
 from almostsure.plan.assured.component import sweep_kernels as kernels
 from almostsure.plan.assured.component.approach import MIXED_ROUNDS, approach, eliminate
 from almostsure.plan.assured.component.parts import list_predecessors
-from almostsure.plan.assured.component.sweep_kernels import CHUNK, Limits, Run, Search
+from almostsure.plan.assured.component.sweep_kernels import CHUNK, PocketSearch, SweepLimits, SweepState
 from almostsure.plan.assured.steps import Part
 from almostsure.policy.evaluation.linear import SuperLU
 
@@ -150,11 +150,11 @@ class Sweeper:
         """Update ``value`` and ``policy`` in place until no residual exceeds ``threshold``; False if that fails."""
         size, chunks = self.size, -(-self.size // CHUNK)
         self.part, self.threshold = self.part._replace(constant=constant), threshold
-        self.state = Run(
+        self.state = SweepState(
             value, policy, np.ones(size, np.bool_), np.ones(chunks, np.bool_), np.zeros(chunks, np.int32),
             np.zeros(size, np.int32), np.zeros(3, np.int64),
         )  # fmt: skip
-        self.search = Search(np.zeros(size, np.int32), np.zeros(size, np.bool_), np.empty(size, np.uint32))
+        self.search = PocketSearch(np.zeros(size, np.int32), np.zeros(size, np.bool_), np.empty(size, np.uint32))
         patience, stubborn = PATIENCE, STUBBORN * size
         positions = np.arange(size, dtype=np.uint32)
         if self.solves_first:
@@ -163,7 +163,7 @@ class Sweeper:
             if self.mixes_first and self._mix():
                 return True
             self._list_predecessors()
-            limits = Limits(threshold, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size)
+            limits = SweepLimits(threshold, self.lookahead, POLICY_SWEEPS, patience, UPDATES_PER_POSITION * size)
             chunk = kernels.sweep(self.part, self.state, limits)
             if chunk < 0:
                 return bool(chunk == -1 and np.isfinite(value).all())
