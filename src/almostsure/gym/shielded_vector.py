@@ -20,7 +20,7 @@ from almostsure.gym.fitting import check_kind, most_steps
 from almostsure.gym.guarded import NO_ACTION, Forbidden, Guarded, LedgerOrPath, StateOf, no_action
 from almostsure.gym.observation import Form, show_final
 from almostsure.learn.ledger import Episode
-from almostsure.model.build.damage import TOLD
+from almostsure.model.build.damage import DAMAGE_KEYS
 from almostsure.model.mdp import Bools
 from almostsure.shield.protocol import Guard, Run
 
@@ -328,7 +328,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _reported(self, infos: Infos, final: Infos | None, ended: Bools, acting: Bools) -> npt.NDArray[Any] | None:
         """The damages that environments report, with None for those that do not; None if none of them does."""
-        keys = [key for key in TOLD if key in infos or key in (final or {})]
+        keys = [key for key in DAMAGE_KEYS if key in infos or key in (final or {})]
         if not keys:
             return None
         if final is None and np.all(infos.get(f"_{keys[0]}", True) | ~acting):  # the common case
@@ -393,7 +393,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         for at in np.flatnonzero(acting).tolist():
             reported = None
             with suppress(LookupError, TypeError):  # infos of another form, which is the error
-                reported = self._reported_by(at, infos, final, ended, TOLD)
+                reported = self._reported_by(at, infos, final, ended, DAMAGE_KEYS)
             self._write(at, self.guarded.note_error(self._one(at), int(actions[at]), reported), "error")
 
     def _infos(self, infos: Infos, selected: Bools, damages: Numbers, executed: Numbers, replaced: Bools) -> Infos:
