@@ -1,4 +1,4 @@
-"""Bounds under an expectation constraint beside exact values, on small models that are hostile in every way.
+"""Bounds under an expectation constraint enclose exact values, for small models with extreme numbers and cycles.
 
 The oracle lists all deterministic policies with their exact expected damages and returns.  The best return under a
 limit is a mixture of two of them, or one of them and as many rounds of a cycle that gains as the limit allows.
