@@ -23,7 +23,7 @@ DOCS := $(VENV)/.installed-docs
 help:  ## list these commands
 	@echo "almostsure: damage budgets that hold with probability one"
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 | \2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 | \2/p' Makefile | awk -F'|' '{ printf "%-15s %s\n", $$1, $$2 }'
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter."
 
