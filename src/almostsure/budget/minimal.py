@@ -26,7 +26,7 @@ INFINITE = 2**31 - 1
 """No finite budget suffices; or, if solved with a cap, none up to the cap."""
 NO_CAP = INFINITE - 1
 UNKNOWN = "unknown engine"
-FEW = 4  # up to so many levels are listed
+FEW = 4  # up to this many levels are listed
 STORED = ("of_state", "of_choice", "rank")  # the arrays in files
 
 

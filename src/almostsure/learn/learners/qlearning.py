@@ -70,7 +70,7 @@ class ShieldedQ(_Q):
         risk) in the model of its :meth:`almostsure.RiskShield.restrict`; or a function that makes one of these from the
         model or sampler, for each run.
     max_steps
-        Episodes are truncated after so many steps.
+        Episodes are truncated after this many steps.
     explore
         The share of random steps.
     discount
