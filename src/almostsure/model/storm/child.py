@@ -27,7 +27,10 @@ OUTSIDE = "out_of_bounds"  # Storm's label of the state for all values out of ra
 BUILT_IN = ("init", "deadlock")
 OPERATORS = "CFGIPRSUX"  # always operators of Storm's property language, even if a constant has this name
 IN_WORDS = ("and", "or", "not")  # written in Python instead of & | !
-HOW_TO_COMBINE = "write = to compare, & and | to combine two conditions, and ! for not"
+HOW_TO_COMBINE = (
+    "write = to compare numbers, a boolean variable alone, & and | to combine two conditions, and ! for not"
+)
+NO_FORMULA = "Could not parse formula"
 WORDS = {"true", "false", "min", "max", "mod", "pow", "floor", "ceil", "round", "log"}
 IMPOSSIBLE = rb":[ \t]*0+(?:\.0*)?(?:[eE][+-]?\d+)?[ \t]*\r?(?:\n|\Z)"  # ends the line of an outcome with probability 0
 DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
@@ -342,7 +345,7 @@ class _Program(_Source):
             self.formulas[text] = self.formula(plain, self.program)
         except RuntimeError as error:
             message = str(error).strip()
-            if re.search(r"==|&&|\|\||[=<>&|]\s*$", text):
+            if NO_FORMULA in message or re.search(r"==|&&|\|\||[=<>&|]\s*$", text):
                 message = HOW_TO_COMBINE
             elif NOT_BOOLEAN in message:
                 message = "its value is a number, not true or false"
