@@ -328,9 +328,9 @@ class _Program(_Source):
         kinds = {"goal": ("label",), "damage": tuple(self.names)}.get(role, ("label", "reward"))
         if text in BUILT_IN or any(text in self.names[kind] for kind in kinds):
             return
-        if role in ("reward", "cost"):
-            if text == STEPS or (re.fullmatch(r"\w+", self._qualified(text)) and not self._is_known(text)):
-                return  # the parent knows what STEPS is, or which names to suggest
+        is_unknown = re.fullmatch(r"\w+", self._qualified(text)) and not self._is_known(text)
+        if role in ("reward", "cost") and (text == STEPS or is_unknown):
+            return  # the parent knows what STEPS is, or which names to suggest
         _check_labels(re.findall(r'"(\w+)"', text), self.names | {"label": [*self.names["label"], *BUILT_IN]})
         if re.fullmatch(r'"\w+"', text):
             return
