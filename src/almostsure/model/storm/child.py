@@ -25,6 +25,7 @@ CONTINUOUS = "The input model is a CTMC"
 INTERVALS = "contains interval updates"
 OUTSIDE = "out_of_bounds"  # Storm's label of the state for all values out of range
 BUILT_IN = ("init", "deadlock")
+STEPS = "steps"  # as reward or cost: 1 per step, even if a variable has this name
 OPERATORS = "CFGIPRSUX"  # always operators of Storm's property language, even if a constant has this name
 IN_WORDS = ("and", "or", "not")  # written in Python instead of & | !
 HOW_TO_COMBINE = (
@@ -330,8 +331,9 @@ class _Program(_Source):
         kinds = {"goal": ("label",), "damage": tuple(self.names)}.get(role, ("label", "reward"))
         if text in BUILT_IN or any(text in self.names[kind] for kind in kinds):
             return
-        if role in ("reward", "cost") and re.fullmatch(r"\w+", self._qualified(text)) and not self._is_known(text):
-            return  # the parent knows 'steps', or which names to suggest
+        is_unknown = re.fullmatch(r"\w+", self._qualified(text)) and not self._is_known(text)
+        if role in ("reward", "cost") and (text == STEPS or is_unknown):
+            return  # the parent knows what STEPS is, or which names to suggest
         _check_labels(re.findall(r'"(\w+)"', text), self.names | {"label": [*self.names["label"], *BUILT_IN]})
         if re.fullmatch(r'"\w+"', text):
             return
