@@ -227,3 +227,17 @@ def test_a_reset_with_several_costs_is_refused():
     env.env.reset = lambda seed, options: (0, {"cost": np.array([0, 2])})
     with pytest.raises(ModelError, match="a reset must do no damage"):
         env.reset()
+
+
+class AlwaysFinal(gymnasium.vector.VectorWrapper):
+    """Writes final_info at every step, also where no episode ended."""
+
+    def step(self, actions):
+        *shown, infos = self.env.step(actions)
+        return *shown, {"final_info": {}, **infos}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_final_infos_without_an_ended_episode_are_ignored(mode):
+    envs = SyncVectorEnv([partial(to_gymnasium, "paper")] * 2, autoreset_mode=mode)
+    assert step(VectorBudgetObservation(AlwaysFinal(envs), 3), 0)["remaining"].tolist() == [2, 2]

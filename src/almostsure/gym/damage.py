@@ -285,9 +285,9 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
         """Play one action in each environment, and show the remaining budgets."""
         observations, rewards, terminated, truncated, infos = self._tracker.step(actions)
-        if "final_info" in infos:
-            left = (infos["final_info"]["remaining"],)
-            infos["final_obs"] = show_final(self._shown, infos["final_obs"], left, terminated | truncated)
+        ended = terminated | truncated
+        if (final := self._tracker._resets.final(infos, ended)) is not None:
+            infos["final_obs"] = show_final(self._shown, infos["final_obs"], (final["remaining"],), ended)
         seen = self._shown.batch(observations, (infos["remaining"],), None)
         return seen, rewards, terminated, truncated, infos
 
