@@ -218,8 +218,17 @@ def test_steps_of_six_values_are_read_and_others_refused():
     assert step(env, 1)["remaining"] == 1
     env.env.values, env.unwrapped.told["cost"] = 5, None
     env.env.step = lambda action: (0, 0.0, False, {})
-    with pytest.raises(ModelError, match=r"a step must return observation, .*; got 4 values"):
+    with pytest.raises(ModelError, match=r"a step must return observation, .*; got \(0, 0\.0, False, \{\}\)\. Wrap"):
         step(env, 1)
+    env.env.reset = lambda seed, options: np.zeros(2)
+    with pytest.raises(ModelError, match=r"a reset must return an observation and a dictionary, info; got array"):
+        env.reset()
+
+
+def test_rewards_may_be_vectors_where_no_function_needs_them():
+    env = DamageTracker(TellsTwo(1, 1), budget=4)
+    env.env.step = lambda action: (0, np.zeros(2), False, False, {"cost": 1})
+    assert step(env, 1)["remaining"] == 3
 
 
 def test_a_reset_with_several_costs_is_refused():

@@ -26,7 +26,7 @@ from almostsure.arguments import check_budget, names_right_word
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, check_columns, info_of, info_of_step, merge_exactly, with_columns
 from almostsure.gym.observation import Form, Shown, show, show_final
-from almostsure.learn.damage import StepDamage, five_values
+from almostsure.learn.damage import StepDamage, five_values, two_values
 from almostsure.model.build.damage import TOLD, Damage
 from almostsure.model.build.environment import SKIPPING, check_layers
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
@@ -79,7 +79,7 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode with the whole budget."""
         self._started = False  # in case the reset fails
-        observation, info = self.env.reset(seed=seed, options=options)
+        observation, info = two_values(self.env.reset(seed=seed, options=options))
         self._damage.check_reset(info)
         self._before, self._remaining, self._started = self._copied(observation), self._budget or 0, True
         return observation, self._info(info, 0)
@@ -89,7 +89,7 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         if not self._started:
             raise ResetNeeded("call reset() before step()")
         observation, reward, terminated, truncated, info = five_values(self.env.step(action))
-        told = self._damage(self._before, action, observation, float(reward), bool(terminated), info)
+        told = self._damage(self._before, action, observation, reward, terminated, info)
         damage = check_damage(told, f"after action {action!r}")
         self._before, self._remaining = self._copied(observation), self._remaining - damage
         return observation, reward, terminated, truncated, self._info(info, damage)
@@ -166,7 +166,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
             where = f"in environment {at}, after action {played[at]!r}"
             if self._damage.function is not None:
                 reached = infos["final_obs"][at] if final is not None and ended[at] else after[at]
-                outcome = self._before[at], played[at], reached, float(rewards[at]), bool(terminated[at])
+                outcome = self._before[at], played[at], reached, rewards[at], terminated[at]
                 told = self._damage(*outcome, {})
             elif (told := told_by(self._damage, infos, final, ended, at)) is None:
                 raise self._damage.missing(infos, where)

@@ -23,7 +23,7 @@ from almostsure.errors import AlmostSureError
 from almostsure.gym.fitting import check_kind, most_steps
 from almostsure.gym.guarded import NO_ACTION, Forbidden, Guarded, LedgerOrPath, Mask, StateOf
 from almostsure.gym.observation import Form
-from almostsure.learn.damage import StepDamage, five_values
+from almostsure.learn.damage import StepDamage, five_values, two_values
 from almostsure.learn.ledger import Episode
 from almostsure.shield.protocol import Guard, Run
 
@@ -149,7 +149,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         if self._allowed and self._steps:
             self._note("reset")
         self._allowed = NONE  # in case the reset fails
-        observation, info = self.env.reset(seed=seed, options=options)
+        observation, info = two_values(self.env.reset(seed=seed, options=options))
         self._damage.check_reset(info)
         state, point = self.guarded.place(observation, self.env)
         run, _ = self.guarded.begin(state)

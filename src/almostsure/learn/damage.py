@@ -20,6 +20,7 @@ from almostsure.model.build.validate import as_damage
 from almostsure.wording import brief
 
 RULE = re.compile(r"[<>=]|\bterminated\b")  # in a rule, but not in a key of ``info``
+NEW = "Wrap the environment so that it follows Gymnasium's present interface."
 TRACKERS = ("DamageTracker", "VectorDamageTracker")  # those of ``almostsure.gym``
 
 
@@ -48,12 +49,12 @@ class StepDamage:
         """Raise ModelError if a reset did damage, as its info tells."""
         check_reset(info, *self.keys)
 
-    def __call__(self, before: Any, action: Any, after: Any, reward: float, terminated: bool, info: Any) -> Any:
+    def __call__(self, before: Any, action: Any, after: Any, reward: Any, terminated: Any, info: Any) -> Any:
         """The damage of a step, as computed or told; ModelError if it is not told."""
         if self.function is not None:
             outcome = before, action, after, reward, terminated
             with Blame(lambda: f"damage failed for {', '.join(map(brief, outcome))}"):
-                return self.function(*outcome)
+                return self.function(before, action, after, float(reward), bool(terminated))
         if (damage := self.told(info)) is None:
             raise self.missing(info, f"after {'' if before is None else f'{brief(before)}, '}action {action}")
         return damage
@@ -79,18 +80,28 @@ class StepDamage:
         )
 
 
+def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
+    """The observation and the info of a reset; ModelError if it returned something else."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2 or not isinstance(result[1], Mapping):
+        raise ModelError(f"a reset must return an observation and a dictionary, info; got {brief(result)}. {NEW}")
+    return result[0], result[1]
+
+
 def five_values(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """The five values of a step; the cost, the third of six values in Safety-Gymnasium, becomes ``info["cost"]``."""
+    """The five values of a step; the cost, the third of six values in Safety-Gymnasium, becomes ``info["cost"]``.
+
+    Raises ModelError if it returned something else.
+    """
+    if not isinstance(result, (tuple, list)) or len(result) not in (5, 6) or not isinstance(result[-1], Mapping):
+        raise ModelError(
+            "a step must return observation, reward, terminated, truncated and a dictionary, info, or six values, with "
+            f"the cost third; got {brief(result)}. {NEW}"
+        )
     if len(result) == 6:
         observation, reward, cost, terminated, truncated, info = result
         if "cost" in info and not np.array_equal(info["cost"], cost):
             raise ModelError(f"info['cost'] must be the cost of the step, {cost!r}; got {info['cost']!r}")
         return observation, reward, terminated, truncated, {**info, "cost": cost}
-    if len(result) != 5:
-        raise ModelError(
-            "a step must return observation, reward, terminated, truncated and info, or six values, with the cost "
-            f"third; got {len(result)} values. Wrap the environment so that it does."
-        )
     observation, reward, terminated, truncated, info = result
     return observation, reward, terminated, truncated, info
 

@@ -19,7 +19,7 @@ import numpy as np
 from almostsure.arguments import as_python
 from almostsure.errors import ArgumentError, Blame, ModelError, uninterrupted
 from almostsure.learn.copies import Frozen, reseed
-from almostsure.learn.damage import StepDamage, five_values
+from almostsure.learn.damage import StepDamage, five_values, two_values
 from almostsure.model.build.damage import Damage, known_damage
 from almostsure.model.build.environment import check_layers, discrete_size
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
@@ -233,7 +233,7 @@ class Simulator:
     def _reset(self, seed: int) -> Any:
         """Reset the environment; returns the observation."""
         with Blame(lambda: f"the environment failed at reset(seed={seed})"):
-            observation, info = self.env.reset(seed=seed)
+            observation, info = two_values(self.env.reset(seed=seed))
         if self.damage.function is None:
             self.damage.check_reset(info)
         return observation

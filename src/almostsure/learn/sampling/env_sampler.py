@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import count, names_right_word
 from almostsure.errors import Blame, ModelError
-from almostsure.learn.damage import StepDamage, five_values
+from almostsure.learn.damage import StepDamage, five_values, two_values
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
@@ -222,7 +222,7 @@ class EnvSampler:
         observation, reward, terminated, truncated, info = five_values(self._env.step(action))
         hint = "" if terminated else SKIPPED
         after = self._state(observation, f"after state {state}, action {action}{hint}")
-        told = self._damage(before, action, observation, float(reward), bool(terminated), info)
+        told = self._damage(before, action, observation, reward, terminated, info)
         damage = as_damage(told)
         if damage is None:
             remedy = " Is a return missing?" if told is None and self._damage.function is not None else ""
@@ -279,7 +279,7 @@ class EnvSampler:
 
     def _reset(self, seed: int | None = None) -> Any:
         """Reset the environment and return the observation; damage by a reset is refused, as in a ShieldedEnv."""
-        observation, info = self._env.reset(seed=seed)
+        observation, info = two_values(self._env.reset(seed=seed))
         self._damage.check_reset(info)
         return observation
 
