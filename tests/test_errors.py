@@ -5,7 +5,7 @@ import re
 import pytest
 
 from almostsure import errors
-from almostsure.errors import Blame, ModelError, UnknownName
+from almostsure.errors import Blame, ModelError, UnknownName, nearest
 
 
 def test_the_drawn_tree_is_the_real_one():
@@ -38,3 +38,9 @@ def test_our_own_errors_and_ctrl_c_pass_unchanged(passes: BaseException) -> None
     with pytest.raises(type(passes), match=str(passes)) as told, Blame(lambda: "never asked"):
         raise passes
     assert told.value is passes
+
+
+def test_of_names_that_are_equally_similar_the_first_letter_decides():
+    assert nearest("attackz", ["attacks", "pAttack"]) == "attacks"
+    assert nearest("attackz", ["pAttack", "attacks"]) == "attacks"
+    assert nearest("", ["attacks"]) is None

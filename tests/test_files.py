@@ -193,3 +193,11 @@ def test_files_are_only_written_to_paths() -> None:
     for write in (MODEL.save, minimal.save, shield.save, shield.export_numpy, shield.export_c, asure.load):
         with pytest.raises(ArgumentError, match="path must be the name of a file; got MDP"):
             write(MODEL)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["a\0b.umb", "\ud800.umb"])
+def test_names_that_no_file_can_have(name: str) -> None:
+    mdp = asure.example("paper")
+    for act in (mdp.save, asure.load, asure.minimal_budget(mdp).save):
+        with pytest.raises(FileError, match="cannot be the name of a file"):
+            act(name)

@@ -200,8 +200,13 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is most similar to ``name``, or None if none is close."""
     names = list(known)
     by_lower = {k.lower(): k for k in reversed(names)}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[close[0]] if close else None
+    given = name.lower()
+    close = difflib.get_close_matches(given, by_lower, n=3, cutoff=0.6)
+
+    def likeness(k: str) -> tuple[float, bool]:  # of two that are equally similar, the one with the same first letter
+        return difflib.SequenceMatcher(None, k, given).ratio(), k[0] == given[0]
+
+    return by_lower[max(close, key=likeness)] if close else None
 
 
 @contextlib.contextmanager

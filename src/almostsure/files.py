@@ -59,6 +59,12 @@ def file_name(path: object, order: str = "") -> str:
     if not isinstance(name, str):
         remedy = f" Write {order}." if order else ""
         raise ArgumentError(f"path must be the name of a file; got {type(path).__name__}.{remedy}")
+    try:
+        possible = b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise FileError(f"{name!r} cannot be the name of a file.", path=name)
     return name
 
 

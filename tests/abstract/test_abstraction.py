@@ -98,6 +98,8 @@ def test_a_known_system_is_changed_by_replace():
         asure.abstract("CartPole-v1", goal=lambda s: s[0] > 1, split=[1, 1, 2, 2])
     with pytest.raises(ArgumentError, match=r"got name, observation_error, action_names for CartPole-v1"):
         asure.abstract("CartPole-v1", name="mine", observation_error="float32", action_names=["left", "right"])
+    with pytest.raises(ArgumentError, match=r"got actions, disturbance for CartPole-v1"):
+        asure.abstract("CartPole-v1", actions=np.array([0, 1]), disturbance=np.zeros((2, 4)))
 
 
 def test_steps_outside_the_enclosure_are_named_with_their_distance():

@@ -11,7 +11,7 @@ from gymnasium.wrappers import TimeLimit, TransformAction
 import almostsure as asure
 from almostsure.abstract import Grid
 from almostsure.errors import ModelError, ModelMismatch, NoSafeAction
-from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv
+from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, to_gymnasium
 
 from .systems import double_integrator
 
@@ -306,3 +306,15 @@ def test_state_of_is_asked_once_per_step(upright):
     for _ in range(5):
         shielded.step(int(np.argmax(shielded.action_masks())))
     assert len(asked) == 6
+
+
+def test_states_of_a_model_are_not_taken_for_cells():
+    abstraction = double_integrator((24, 20), 2, initial=((-0.1, -0.1), (0.1, 0.1)))
+    shield, cells, actions = asure.Shield(asure.minimal_budget(abstraction)), 480, 3
+    state, action = np.repeat(np.arange(cells), actions), np.tile(np.arange(actions), cells)
+    ones = np.ones(state.size)
+    model = asure.from_transitions(state, action, state, ones, -ones, np.zeros(state.size, np.int64), initial=209)
+    assert (shield.space.num_observed, shield.space.num_actions) == (cells, actions)
+    env = ShieldedEnv(to_gymnasium(model), shield, 3, observe="none")
+    with pytest.raises(ModelError, match="an observation must have the 2 coordinates of the grid"):
+        env.reset(seed=0)

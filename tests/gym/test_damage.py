@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+import almostsure as asure
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym import (
     BudgetObservation,
     DamageTracker,
+    ShieldedEnv,
+    ShieldedVectorEnv,
     VectorBudgetObservation,
     VectorDamageTracker,
     to_gymnasium,
@@ -45,11 +48,11 @@ def test_invalid_damages_are_refused():
         envs.step(np.array([0, 0]))
     envs = VectorDamageTracker(SyncVectorEnv([cliff] * 2))
     envs.reset(seed=0)
-    with pytest.raises(ModelError, match=r"info\['cost'\] must hold the damage of a step"):
+    with pytest.raises(ModelError, match=r"info must hold the damage under 'damage' or 'cost'; .* in environment 0"):
         envs.step(np.array([0, 0]))
     envs = VectorBudgetObservation(SyncVectorEnv([cliff]), 1)
     envs.reset(seed=0)
-    with pytest.raises(ModelError, match="Wrap env in DamageTracker first"):
+    with pytest.raises(ModelError, match="or to a DamageTracker around the environment"):
         envs.step(np.array([0]))
 
 
@@ -144,3 +147,106 @@ def test_a_vector_tracker_refuses_infos_that_are_a_list():
     envs = gymnasium.wrappers.vector.DictInfoToList(SyncVectorEnv([cliff]))
     with pytest.raises(ArgumentError, match="VectorDamageTracker must see infos as a dictionary"):
         VectorDamageTracker(envs, hurts)
+
+
+class TellsTwo(gymnasium.Env):
+    """Its action 1 does one damage according to one entry of info, and two or none according to the other."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(1), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, damage, cost, *, values=5):
+        self.told, self.values = {"damage": damage, "cost": cost}, values
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        info = self.told if action else dict.fromkeys(self.told, 0)
+        return (0, 0.0, False, False, info) if self.values == 5 else (0, 0.0, info["cost"], False, False, {})
+
+
+def counted(env):
+    """Wrap an environment in everything that counts damage, alone and in vectors of each kind."""
+    shield = partial(asure.OnlineShield, num_states=1, actions=2, unknown="allow")
+    yield from (DamageTracker(env(), budget=4), BudgetObservation(env(), 4), ShieldedEnv(env(), shield(), 4))
+    for mode in MODES:
+        yield VectorDamageTracker(SyncVectorEnv([env] * 2, autoreset_mode=mode), budget=4)
+        yield VectorBudgetObservation(SyncVectorEnv([env] * 2, autoreset_mode=mode), 4)
+    yield ShieldedVectorEnv(SyncVectorEnv([env] * 2, autoreset_mode=AutoresetMode.DISABLED), shield(), 4)
+
+
+def step(env, action):
+    env.reset(seed=0)
+    return env.step(np.array([0, action]) if isinstance(env, gymnasium.vector.VectorEnv) else action)[-1]
+
+
+@pytest.mark.parametrize(("damage", "cost"), [(1, 2), (2, 0), (0, 0.5), (1, float("nan"))])
+def test_damage_and_cost_that_disagree_are_refused(damage, cost):
+    for env in counted(partial(TellsTwo, damage, cost)):
+        step(env, 0)
+        with pytest.raises(ModelError, match=r"info\['damage'\] and info\['cost'\] must agree, .* Say which"):
+            step(env, 1)
+
+
+@pytest.mark.parametrize(("damage", "cost"), [(1, 1.0), (True, np.int8(1)), (None, 1), (1, None)])
+def test_damage_and_cost_that_agree_are_counted_once(damage, cost):
+    for env in counted(partial(TellsTwo, damage, cost)):
+        assert np.ravel(step(env, 1)["remaining"])[-1] == 3
+
+
+def same(s, action, *rest):
+    return int(action)
+
+
+@pytest.mark.parametrize(("said", "left"), [("damage", 2), ("cost", 4), (same, 3), ("3 if action==1", 1)])
+def test_whoever_says_what_the_damage_is_is_believed(said, left):
+    for env in counted(lambda: DamageTracker(TellsTwo(2, 0), said)):
+        assert np.ravel(step(env, 1)["remaining"])[-1] == left
+    envs = SyncVectorEnv([partial(TellsTwo, 2, 0)] * 2, autoreset_mode=AutoresetMode.DISABLED)
+    shield = asure.OnlineShield(num_states=1, actions=2, unknown="allow")
+    assert step(ShieldedVectorEnv(VectorDamageTracker(envs, said), shield, 4), 1)["remaining"].tolist() == [4, left]
+
+
+def test_a_vector_tracker_reads_two_entries_only():
+    with pytest.raises(ArgumentError, match=r"one of 'damage', 'cost'; got 'harm'. Wrap each .*\(env, 'harm'\)"):
+        VectorDamageTracker(SyncVectorEnv([cliff]), "harm")
+
+
+def test_steps_of_six_values_are_read_and_others_refused():
+    shield = asure.OnlineShield(num_states=1, actions=2, unknown="allow")
+    env = ShieldedEnv(TellsTwo(0, 3, values=6), shield, 4)
+    assert step(env, 1)["remaining"] == 1
+    env.env.values, env.unwrapped.told["cost"] = 5, None
+    env.env.step = lambda action: (0, 0.0, False, {})
+    with pytest.raises(ModelError, match=r"a step must return observation, .*; got \(0, 0\.0, False, \{\}\)\. Wrap"):
+        step(env, 1)
+    env.env.reset = lambda seed, options: np.zeros(2)
+    with pytest.raises(ModelError, match=r"a reset must return an observation and a dictionary, info; got array"):
+        env.reset()
+
+
+def test_rewards_may_be_vectors_where_no_function_needs_them():
+    env = DamageTracker(TellsTwo(1, 1), budget=4)
+    env.env.step = lambda action: (0, np.zeros(2), False, False, {"cost": 1})
+    assert step(env, 1)["remaining"] == 3
+
+
+def test_a_reset_with_several_costs_is_refused():
+    env = DamageTracker(TellsTwo(0, 0))
+    env.env.reset = lambda seed, options: (0, {"cost": np.array([0, 2])})
+    with pytest.raises(ModelError, match="a reset must do no damage"):
+        env.reset()
+
+
+class AlwaysFinal(gymnasium.vector.VectorWrapper):
+    """Writes final_info at every step, also where no episode ended."""
+
+    def step(self, actions):
+        *shown, infos = self.env.step(actions)
+        return *shown, {"final_info": {}, **infos}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_final_infos_without_an_ended_episode_are_ignored(mode):
+    envs = SyncVectorEnv([partial(to_gymnasium, "paper")] * 2, autoreset_mode=mode)
+    assert step(VectorBudgetObservation(AlwaysFinal(envs), 3), 0)["remaining"].tolist() == [2, 2]

@@ -45,6 +45,12 @@ def in_array(held):
     return result
 
 
+def in_scalar(held):
+    result = np.empty((), object)
+    result[()] = held
+    return result
+
+
 def in_field(held):
     return np.array([(1, held)], [("number", int), ("held", object)])
 
@@ -58,6 +64,7 @@ def deep(held):
 HOLDERS = {
     "dict": lambda g: {"rng": g},
     "tuple": lambda g: (1, (g,)),
+    "scalar": in_scalar,
     "slots": Slots,
     "array": in_array,
     "field of an array": in_field,

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 import almostsure as asure
 from almostsure.cli.output import described
 from almostsure.errors import ArgumentError, Interrupted, LimitReached, ModelError, ModelMismatch, UnknownName
-from almostsure.gym import ShieldedEnv, ShieldedVectorEnv
+from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv
 from almostsure.learn import ByName, EnvSampler, explore
 from almostsure.model import Steps, product
 from almostsure.shield import HorizonShield
@@ -90,8 +90,11 @@ class Both(Room):
 
 
 def test_damage_is_what_was_asked_for():
-    for damage, most in ((None, 3), ("damage", 3), ("cost", 1), ("5 if reward>0", 5), (lambda *_: 2, 2)):
+    for damage, most in (("damage", 3), ("cost", 1), ("5 if reward>0", 5), (lambda *_: 2, 2)):
         assert explore(Both(), damage=damage).max_damage == most
+        assert explore(DamageTracker(Both(), damage)).max_damage == most
+    with pytest.raises(ModelError, match=r"info\['damage'\] and info\['cost'\] must agree, .*; got 3 and 1\."):
+        explore(Both())
     with pytest.raises(ModelError, match=r"info must hold the damage under 'damage'; it has \['cost'\] .* Pass dam"):
         explore(Room(), damage="damage")
     with pytest.raises(ModelError, match=r"info must hold the damage under 'damage' or 'cost'; it has nothing"):

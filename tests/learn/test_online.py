@@ -317,6 +317,8 @@ def test_bad_input(hazard):
     shield = OnlineShield(hazard, unknown="allow")
     with pytest.raises(UnknownName, match="There are: refuse, allow"):
         OnlineShield(hazard, unknown="perhaps")
+    with pytest.raises(ArgumentError, match=r"needed must be left out .*; got 9\. Pass unknown"):
+        OnlineShield(hazard, unknown="allow", needed=9)
     with pytest.raises(ArgumentError, match="needed must be at least 1"):
         OnlineShield(hazard, needed=0)
     with pytest.raises(ModelMismatch, match="must have the states and actions of the shield"):

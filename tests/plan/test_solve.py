@@ -529,8 +529,13 @@ def test_a_risk_of_one_is_no_limit_and_rare_outcomes_have_a_remedy():
     mdp = from_transitions(*zip(*rows, strict=True), terminal=[0], initial=1)
     assert solve_policy(mdp, Chance(4, 1), discount=0.9).value == 0
     slow = from_transitions([0, 0], [0, 0], [0, 1], [1 - 1e-12, 1e-12], [1, 0], [0, 0], terminal=[1])
-    with pytest.raises(LimitReached, match=r"too many orders of magnitude\. Pass a horizon"):
+    with pytest.raises(LimitReached, match=r"too many orders of magnitude\. Pass a horizon") as reached:
         solve_policy(slow, Expected(1e-9), discount=0.5)
+    known = reached.value.solution
+    assert "The error's solution never takes more than 0 damage and returns" in str(reached.value)
+    assert known.constraint == Expected(1e-9)
+    assert (known.lower, known.upper) == pytest.approx((2, 2))
+    assert simulate(slow, known.policy, episodes=10, seed=0, max_steps=50).damages.max() == 0
     assert solve_policy(slow, Expected(1e-9), discount=0.5, horizon=100).value == pytest.approx(2)
 
 

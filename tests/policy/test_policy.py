@@ -14,6 +14,7 @@ from almostsure.errors import (
     Infeasible,
     ModelMismatch,
     NoSafeAction,
+    NotEnoughMemory,
     PolicyError,
 )
 from almostsure.learn import learn_from_logs
@@ -160,6 +161,14 @@ def test_models_by_name(tmp_path):
     policy.save(tmp_path / "right.policy")
     for loader in (Policy, policy):
         assert loader.load(tmp_path / "right.policy", "paper") == policy
+
+
+def test_a_mapping_for_a_budget_that_no_memory_suffices_for(mdp, monkeypatch):
+    monkeypatch.setattr("almostsure.memory.available", lambda: 10**6)
+    for decision in (0, {0: 0.5, 1: 0.5}):
+        assert Policy.from_table(mdp, {(0, 999): decision}).budget == 999
+        with pytest.raises(NotEnoughMemory, match=r"a policy for budgets up to 999,999 needs about .*\. Use a smaller"):
+            Policy.from_table(mdp, {(0, 999_999): decision})
 
 
 def test_a_mapping_on_state_and_remaining(mdp):

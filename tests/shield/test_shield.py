@@ -24,7 +24,7 @@ from almostsure.errors import (
 )
 from almostsure.files import save_tensors
 from almostsure.model.build.transitions import build
-from almostsure.shield import HorizonShield, Shield
+from almostsure.shield import HorizonShield, MonitoredShield, Shield
 from almostsure.shield.table import DenseTable, SparseTable
 from almostsure.testing.families import garnet, ladder
 
@@ -87,6 +87,14 @@ def test_remaining_must_be_a_whole_number(shield: Shield, remaining: object) -> 
 def test_unknown_states(shield: Shield, state: object) -> None:
     with pytest.raises(UnknownName, match="unknown state"):
         shield.allowed(state, 5)  # type: ignore[arg-type]
+    if state != [0, 1]:
+        with pytest.raises(UnknownName, match="unknown state"):
+            shield.begin(state, 5)
+
+
+def test_runs_begin_with_any_budget(shield: Shield) -> None:
+    assert shield.begin(3, 10**30) == (3, 10**30)
+    assert shield.mask(*shield.begin([3], 10**30)).tolist() == shield.mask([3], 10**30).tolist()
 
 
 def test_a_misspelt_state_gets_a_suggestion(shield: Shield) -> None:
@@ -240,6 +248,8 @@ def test_masks_of_states_of_a_function() -> None:
     within = HorizonShield(asure.minimal_budget(mdp, horizon=4))
     assert within.mask(states, 0, 3).tolist() == expected.tolist()
     assert within.begin((1, False), 2) == (start, 2, 4)
+    monitored = MonitoredShield(Shield(asure.minimal_budget(asure.product(mdp, asure.model.Steps(9)))))
+    assert monitored.begin((1, False), 2)[:2] == (start, 2)
     for unknown in ((9, False), (0, 1), [(9, False)]):
         with pytest.raises(ModelError, match=r"\((9, False|0, 1)\) was not reached"):
             guard.mask(unknown, 0)

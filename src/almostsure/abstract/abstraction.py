@@ -265,7 +265,7 @@ def abstract(
 def _known(step: str, grid: Grid | None, pattern: Any, others: dict[str, Any]) -> Abstraction:
     from almostsure.abstract.known.environments import known
 
-    given = [word for word, value in others.items() if value is not None and value != ""]
+    given = [word for word, value in others.items() if value is not None and not (word == "name" and value == "")]
     if given:
         raise ArgumentError(
             f"only grid and pattern can be given for a known system; got {', '.join(given)} for {step}. "

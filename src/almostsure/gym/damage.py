@@ -2,10 +2,11 @@
 
 Both have a form for vector environments, and neither prevents damage: that is what shields are for.
 
-Sources of damage, in this order: a function, if one is given; the third of the six values that a step of
-Safety-Gymnasium returns; ``info["cost"]``.  In all cases it must be an integer 0 … 255 (True is 1), since a budget that
-holds with certainty allows no rounding.  It is written to ``info["damage"]`` and, unless the environment has an entry
-there, to ``info["cost"]``: at every step, and 0 at resets.
+The damage is computed by a function or a rule, or read from ``info``: from the entry that is named, or else from
+``damage`` and ``cost``, which must agree if both are there (:class:`almostsure.learn.damage.StepDamage`).  The third of
+the six values that a step of Safety-Gymnasium returns is its cost.  In all cases it must be an integer 0 … 255 (True is
+1), since a budget that holds with certainty allows no rounding.  It is written to ``info["damage"]`` and, unless the
+environment has an entry there, to ``info["cost"]``: at every step, and 0 at resets.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from almostsure.arguments import check_budget, names_right_word
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, check_columns, info_of, info_of_step, merge_exactly, with_columns
 from almostsure.gym.observation import Form, Shown, show, show_final
-from almostsure.model.build.damage import Damage, check_reset, damage_function
+from almostsure.learn.damage import StepDamage, five_values, two_values
+from almostsure.model.build.damage import DAMAGE_KEYS, Damage
 from almostsure.model.build.environment import SKIPPING, check_layers
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import Bools
@@ -45,8 +47,8 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         The environment.
     damage
         ``damage(observation, action, next_observation, reward, terminated)``, as for
-        :func:`almostsure.from_gymnasium`, or a rule such as ``"reward<=-100"``.  By default the damage is the
-        environment's own cost.
+        :func:`almostsure.from_gymnasium`; or a rule such as ``"reward<=-100"``; or the key of the damage in ``info``.
+        By default ``"damage"`` or ``"cost"``, whichever there is; if both are there, they must agree.
     budget
         The budget of every episode; adds ``remaining`` to ``info``.
 
@@ -62,15 +64,13 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     (1, 1)
     """
 
-    key = "cost"  # the entry of info with the damage, if no function computes it
-
     def __init__(
         self, env: gymnasium.Env[Any, Any], damage: Damage | str | None = None, *, budget: int | None = None
     ) -> None:
         RecordConstructorArgs.__init__(self, damage=damage, budget=budget, _disable_deepcopy=True)
         gymnasium.Wrapper.__init__(self, env)
         check_layers(env, "DamageTracker", SKIPPING)
-        self._damage = None if damage is None else damage_function(damage)
+        self._damage = StepDamage(env, damage)
         self._budget = None if budget is None else check_budget(budget)
         self._remaining = 0
         self._before: Any = None
@@ -79,8 +79,8 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode with the whole budget."""
         self._started = False  # in case the reset fails
-        observation, info = self.env.reset(seed=seed, options=options)
-        check_reset(info, "damage", "cost")
+        observation, info = two_values(self.env.reset(seed=seed, options=options))
+        self._damage.check_reset(info)
         self._before, self._remaining, self._started = self._copied(observation), self._budget or 0, True
         return observation, self._info(info, 0)
 
@@ -88,20 +88,15 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         """Play an action, and report its damage."""
         if not self._started:
             raise ResetNeeded("call reset() before step()")
-        observation, reward, terminated, truncated, info = _unpack(self.env.step(action))
-        if self._damage is not None:
-            cost = self._damage(self._before, action, observation, float(reward), bool(terminated))
-        elif self.key in info:
-            cost = info[self.key]
-        else:
-            raise _no_damage(info, self.key)
-        damage = check_damage(cost, f"after action {action!r}")
+        observation, reward, terminated, truncated, info = five_values(self.env.step(action))
+        reported = self._damage(self._before, action, observation, reward, terminated, info)
+        damage = check_damage(reported, f"after action {action!r}")
         self._before, self._remaining = self._copied(observation), self._remaining - damage
         return observation, reward, terminated, truncated, self._info(info, damage)
 
     def _copied(self, observation: Any) -> Any:
         """A copy for the damage function's next call: some environments overwrite the observations they returned."""
-        return None if self._damage is None else copy.deepcopy(observation)
+        return None if self._damage.function is None else copy.deepcopy(observation)
 
     def _info(self, info: dict[str, Any], damage: int) -> dict[str, Any]:
         left = {} if self._budget is None else {"remaining": self._remaining}
@@ -118,7 +113,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
     env
         The vector environment.
     damage
-        As for :class:`DamageTracker`; called once per environment.
+        As for :class:`DamageTracker`; called once per environment.  The only keys are ``"damage"`` and ``"cost"``.
     budget
         The budget of every episode; adds ``remaining`` to ``infos``.
 
@@ -133,14 +128,17 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
     array([2, 1])
     """
 
-    key = "cost"  # as for ``DamageTracker``
-
     def __init__(self, env: VectorEnv[Any, Any, Any], damage: Damage | str | None = None, *, budget: int | None = None):
         super().__init__(env)
         check_layers(env, "VectorDamageTracker", SKIPPING)
         self._resets = Resets(env)
         merge_exactly(env)
-        self._damage = None if damage is None else damage_function(damage)
+        self._damage = StepDamage(env, damage)
+        if not set(self._damage.keys) <= set(DAMAGE_KEYS):
+            raise ArgumentError(
+                f"the damage of a vector must be a function, a rule, or one of {', '.join(map(repr, DAMAGE_KEYS))}; "
+                f"got {damage!r}. Wrap each environment in DamageTracker(env, {damage!r})."
+            )
         self._budget = None if budget is None else check_budget(budget)
         self._remaining: npt.NDArray[np.int64] = np.zeros(env.num_envs, np.int64)
         self._before: list[Any] = []
@@ -150,7 +148,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         selected = self._resets.selected(options)
         observations, infos = self.env.reset(seed=seed, options=options)
         self._resets.finish_reset(selected)
-        check_resets(infos, selected, "damage", "cost")
+        check_resets(infos, selected, *self._damage.keys)
         self._before = self._copies(observations)
         self._remaining[selected] = self._budget or 0
         return observations, self._infos(infos, selected, np.zeros(self.num_envs, np.int64))
@@ -158,20 +156,23 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
         """Play one action in each environment, and report their damages."""
         acting = self._resets.begin_step()
-        observations, rewards, terminated, truncated, infos = _unpack(self.env.step(actions))
+        observations, rewards, terminated, truncated, infos = five_values(self.env.step(actions))
         ended = terminated | truncated
         final = self._resets.final(infos, ended)
         after = self._copies(observations)
         played = list(iterate(self.env.action_space, actions))
         damages = np.zeros(self.num_envs, np.int64)
         for at in np.flatnonzero(acting).tolist():
-            if self._damage is not None:
+            where = f"in environment {at}, after action {played[at]!r}"
+            if self._damage.function is not None:
                 reached = infos["final_obs"][at] if final is not None and ended[at] else after[at]
-                cost = self._damage(self._before[at], played[at], reached, float(rewards[at]), bool(terminated[at]))
-            elif (cost := info_of_step(infos, final, ended, self.key, at)) is None:
-                raise _no_damage(infos, self.key)
-            damages[at] = check_damage(cost, f"in environment {at}, after action {played[at]!r}")
-        keys = ("damage", "cost") if "_cost" in infos else ("damage",)  # without _cost, it is the cost of this step
+                outcome = self._before[at], played[at], reached, rewards[at], terminated[at]
+                reported = self._damage(*outcome, {})
+            elif (reported := reported_by(self._damage, infos, final, ended, at)) is None:
+                raise self._damage.missing(infos, where)
+            damages[at] = check_damage(reported, where)
+        # Without _cost, infos["cost"] is the cost of this step, also where an environment was reset.
+        keys = [key for key in self._damage.keys if key != "cost" or "_cost" in infos]
         check_resets(infos, ~acting if final is None else ended, *keys)
         self._before = after
         self._remaining = np.where(acting, self._remaining - damages, self._budget or 0)
@@ -184,7 +185,9 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _copies(self, observations: Any) -> list[Any]:
         """The observations one by one, for the damage function; copies, since they may be overwritten."""
-        return [] if self._damage is None else list(iterate(self.env.observation_space, copy.deepcopy(observations)))
+        if self._damage.function is None:
+            return []
+        return list(iterate(self.env.observation_space, copy.deepcopy(observations)))
 
     def _infos(self, infos: Infos, selected: Bools, damages: npt.NDArray[np.int64]) -> Infos:
         left = {} if self._budget is None else {"remaining": self._remaining.copy()}
@@ -196,8 +199,8 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
 class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Adds the remaining budget to the observations, for agents without a shield.
 
-    It counts ``info["damage"]``, which :class:`DamageTracker` and this package's environments write.  An overspent
-    budget is observed as 0; ``info["remaining"]`` is then negative.
+    It counts the damage that the environment reports, as :class:`DamageTracker` does by default.  An overspent budget
+    is observed as 0; ``info["remaining"]`` is then negative.
 
     Parameters
     ----------
@@ -228,7 +231,6 @@ class BudgetObservation(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructor
         check_layers(env, "BudgetObservation", SKIPPING)
         self.budget = check_budget(budget)
         self._tracker = DamageTracker(env, budget=self.budget)
-        self._tracker.key = "damage"
         self._shown = _without_masks(env.observation_space, self.budget, observe, normalised)
         self.observation_space = self._shown.space
 
@@ -271,7 +273,6 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
         check_layers(env, "VectorBudgetObservation", SKIPPING)
         self.budget = check_budget(budget)
         self._tracker = VectorDamageTracker(env, budget=self.budget)
-        self._tracker.key = "damage"
         self._shown = _without_masks(env.single_observation_space, self.budget, observe, normalised)
         self.single_observation_space = self._shown.space
         self.observation_space = batch_space(self._shown.space, env.num_envs)
@@ -284,9 +285,9 @@ class VectorBudgetObservation(VectorWrapper[Any, Any, Any, Any, Any]):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Infos]:
         """Play one action in each environment, and show the remaining budgets."""
         observations, rewards, terminated, truncated, infos = self._tracker.step(actions)
-        if "final_info" in infos:
-            left = (infos["final_info"]["remaining"],)
-            infos["final_obs"] = show_final(self._shown, infos["final_obs"], left, terminated | truncated)
+        ended = terminated | truncated
+        if (final := self._tracker._resets.final(infos, ended)) is not None:
+            infos["final_obs"] = show_final(self._shown, infos["final_obs"], (final["remaining"],), ended)
         seen = self._shown.batch(observations, (infos["remaining"],), None)
         return seen, rewards, terminated, truncated, infos
 
@@ -300,13 +301,9 @@ def _without_masks(space: Any, budget: int, observe: Form, normalised: bool) -> 
     return show(space, {"remaining": budget}, observe, normalised=normalised, num_actions=0)
 
 
-def _unpack(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """The five values of a step; the cost, the third of six values in Safety-Gymnasium, becomes ``info["cost"]``."""
-    if len(result) == 6:
-        observation, reward, cost, terminated, truncated, info = result
-        return observation, reward, terminated, truncated, {**info, "cost": cost}
-    observation, reward, terminated, truncated, info = result
-    return observation, reward, terminated, truncated, info
+def reported_by(damage: StepDamage, infos: Infos, final: Infos | None, ended: Bools, at: int) -> Any:
+    """The damage that infos report for the last step of an environment, unconverted; None if they report none."""
+    return damage.reported({key: info_of_step(infos, final, ended, key, at) for key in damage.keys})
 
 
 def check_resets(infos: Infos, selected: Bools, *keys: str) -> None:
@@ -328,10 +325,3 @@ def check_damage(value: Any, where: str) -> int:
             "counts in whole units, rounding up."
         )
     return number
-
-
-def _no_damage(info: dict[str, Any], key: str) -> ModelError:
-    """The error for an environment whose ``info`` does not hold the damage."""
-    has = ", ".join(map(str, info)) or "nothing"
-    remedy = "Pass damage, a function." if key == "cost" else "Wrap env in DamageTracker first."
-    return ModelError(f"info[{key!r}] must hold the damage of a step; info has {has}. {remedy}")

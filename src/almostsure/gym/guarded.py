@@ -126,7 +126,7 @@ class Guarded:
         check_layers(env, "ShieldedVectorEnv" if isinstance(env, VectorEnv) else "ShieldedEnv")
         if self.watching is not None:
             fitting.check_cells(self.watching, env, self.budget)
-        if self.state_of is None and fitting.shows_indices(env, observations) and fitting.has_names(self.space, env):
+        elif self.state_of is None and fitting.shows_indices(env, observations) and fitting.has_names(self.space, env):
             self.plain = True  # they are states of its model; ``encode`` is for other environments
         if self.plain:
             self.num_seen = fitting.count_observations(self.space, env, observations)

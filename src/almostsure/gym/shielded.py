@@ -23,8 +23,8 @@ from almostsure.errors import AlmostSureError
 from almostsure.gym.fitting import check_kind, most_steps
 from almostsure.gym.guarded import NO_ACTION, Forbidden, Guarded, LedgerOrPath, Mask, StateOf
 from almostsure.gym.observation import Form
+from almostsure.learn.damage import StepDamage, five_values, two_values
 from almostsure.learn.ledger import Episode
-from almostsure.model.build.damage import check_reset
 from almostsure.shield.protocol import Guard, Run
 
 NONE: frozenset[int] = frozenset()  # the allowed actions before the first reset, and after the end of an episode
@@ -133,6 +133,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self.shown = self.guarded.show(env.observation_space, observe, normalised=normalised)
         self.observation_space = self.shown.space
         self.ledger = self.guarded.ledger
+        self._damage = StepDamage(env, None)
         self._stages: dict[Any, Stage] = {}  # of a fixed guard: by run, action, observed state, damage and its type
         self._stage: Stage | None = None
         self._allowed = self._offered = NONE  # offered: the actions that the agent's last mask allowed
@@ -148,8 +149,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         if self._allowed and self._steps:
             self._note("reset")
         self._allowed = NONE  # in case the reset fails
-        observation, info = self.env.reset(seed=seed, options=options)
-        check_reset(info, "damage" if "damage" in info else "cost")
+        observation, info = two_values(self.env.reset(seed=seed, options=options))
+        self._damage.check_reset(info)
         state, point = self.guarded.place(observation, self.env)
         run, _ = self.guarded.begin(state)
         self._steps, self._interventions, self._reward = 0, 0, 0.0
@@ -173,12 +174,13 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             before, chosen, replaced = self._instead(action)
             action = chosen
         self._allowed = NONE  # in case of an error: it makes a reset necessary
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        observation, reward, terminated, truncated, info = five_values(self.env.step(action))
         guarded.count_steps(1)
-        damage = info["damage"] if "damage" in info else info.get("cost")
-        if damage is None and guarded.damage is not None:
-            damage = guarded.damage(before.run[0], chosen, observation, float(reward), bool(terminated))
+        damage = None
         try:
+            damage = self._damage.reported(info)
+            if damage is None and guarded.damage is not None:
+                damage = guarded.damage(before.run[0], chosen, observation, float(reward), bool(terminated))
             seen, point = guarded.place(observation, self.env)
             if guarded.watching is not None:
                 guarded.watch([self._point], [chosen], [point])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, final
 
@@ -14,13 +13,13 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from almostsure.arguments import as_python, names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError
-from almostsure.gym.autoreset import Infos, Resets, any_set, info_of_step, merge_exactly, with_columns
-from almostsure.gym.damage import check_resets
+from almostsure.gym.autoreset import Infos, Resets, any_set, merge_exactly, with_columns
+from almostsure.gym.damage import check_resets, reported_by
 from almostsure.gym.fitting import check_kind, most_steps
 from almostsure.gym.guarded import NO_ACTION, Forbidden, Guarded, LedgerOrPath, StateOf, no_action
 from almostsure.gym.observation import Form, show_final
+from almostsure.learn.damage import StepDamage, five_values
 from almostsure.learn.ledger import Episode
-from almostsure.model.build.damage import DAMAGE_KEYS
 from almostsure.model.mdp import Bools
 from almostsure.shield.protocol import Guard, Run
 
@@ -104,6 +103,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self.single_observation_space = self.shown.space
         self.observation_space = batch_space(self.shown.space, env.num_envs)
         self.ledger = self.guarded.ledger
+        self._damage = StepDamage(env, None)
         count, space = env.num_envs, self.guarded.space
         self._all, self._zeros, self._rows = self._resets.all_envs, np.zeros(count, np.int64), np.arange(count)
         self._run: Run = ()  # arrays, after the first reset
@@ -126,7 +126,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
                 self._note(at, "reset")
         self._resets.over = None  # in case the reset fails
         observations, infos = self.env.reset(seed=seed, options=options)
-        check_resets(infos, selected, "damage" if "damage" in infos else "cost")
+        check_resets(infos, selected, *self._damage.keys)
         states, self._points = self._states(observations, selected)
         self._begin(selected, states)
         self._resets.over = over
@@ -139,7 +139,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         played, replaced = self._checked(actions)
         acting = self._resets.begin_step()
         before = self._run if self.guarded.is_sure else tuple(column.copy() for column in self._run)
-        observations, rewards, terminated, truncated, infos = self.env.step(played)
+        observations, rewards, terminated, truncated, infos = five_values(self.env.step(played))
         self.guarded.count_steps(int(np.count_nonzero(acting)))
         ended: Bools = terminated | truncated
         final: Infos | None = None
@@ -182,7 +182,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
             replaced = replaced & ~ended
         if final is not None or acting is not self._all:
             selected = ended if final is not None else ~acting
-            check_resets(infos, selected, "damage" if "damage" in infos else "cost")
+            check_resets(infos, selected, *self._damage.keys)
             self._begin(selected, seen)
         self._resets.finish_step(ended)
         shown = self.shown.batch(observations, self.guarded.shown(self._run), self._masks)
@@ -328,20 +328,17 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _reported(self, infos: Infos, final: Infos | None, ended: Bools, acting: Bools) -> npt.NDArray[Any] | None:
         """The damages that environments report, with None for those that do not; None if none of them does."""
-        keys = [key for key in DAMAGE_KEYS if key in infos or key in (final or {})]
+        keys = [key for key in self._damage.keys if key in infos or key in (final or {})]
         if not keys:
             return None
-        if final is None and np.all(infos.get(f"_{keys[0]}", True) | ~acting):  # the common case
-            return np.asarray(infos[keys[0]])
+        if final is None and all(np.all(infos.get(f"_{key}", True) | ~acting) for key in keys):  # the common case
+            column = np.asarray(infos[keys[0]])
+            if len(keys) == 1 or np.array_equal(column, infos[keys[1]]):
+                return column
         each: npt.NDArray[Any] = np.full(self.num_envs, None, object)
-        for at in range(self.num_envs):
-            each[at] = self._reported_by(at, infos, final, ended, keys)
+        for at in np.flatnonzero(acting).tolist():
+            each[at] = reported_by(self._damage, infos, final, ended, at)
         return each
-
-    def _reported_by(self, at: int, infos: Infos, final: Infos | None, ended: Bools, keys: Sequence[str]) -> Any:
-        """The damage that one environment reports, unconverted; None if it does not."""
-        values = (info_of_step(infos, final, ended, key, at) for key in keys)
-        return next((value for value in values if value is not None), None)
 
     # ------------------------------------------------------------------ actions
 
@@ -392,8 +389,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._steps += 1
         for at in np.flatnonzero(acting).tolist():
             reported = None
-            with suppress(LookupError, TypeError):  # infos of another form, which is the error
-                reported = self._reported_by(at, infos, final, ended, DAMAGE_KEYS)
+            with suppress(LookupError, TypeError, ModelError):  # infos of another form, which is the error
+                reported = reported_by(self._damage, infos, final, ended, at)
             self._write(at, self.guarded.note_error(self._one(at), int(actions[at]), reported), "error")
 
     def _infos(self, infos: Infos, selected: Bools, damages: Numbers, executed: Numbers, replaced: Bools) -> Infos:

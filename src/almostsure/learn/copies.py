@@ -107,7 +107,7 @@ def generators_in(thing: Any) -> Iterator[Any]:
         parts = gc.get_referents(*holders)
         for here in holders:
             if isinstance(here, np.ndarray) and here.dtype.hasobject:
-                parts += here.tolist()
+                parts += here.ravel().tolist()
         fresh = {id(part): part for part in parts if type(part) not in SCALARS and id(part) not in met}
         fresh = {key: part for key, part in fresh.items() if _may_hold(part)}
         met |= fresh

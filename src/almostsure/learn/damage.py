@@ -1,15 +1,27 @@
-"""``StepDamage``: the damage of an environment's steps, computed by a function or a rule, or reported in ``info``."""
+"""``StepDamage``: the damage of an environment's steps, computed by a function or a rule, or reported in ``info``.
+
+Wherever nobody said which entry of ``info`` is the damage, both ``info["damage"]`` and ``info["cost"]`` are.  If a step
+has both, they must agree: to prefer one silently could miss damage.  A tracker inside has said it: it writes the damage
+to ``info["damage"]``, and leaves the environment's own cost as it is.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, final
 
+import numpy as np
+
 from almostsure.errors import Blame, ModelError
-from almostsure.model.build.damage import DAMAGE_KEYS, Damage, check_reset, damage_function, known_damage
+from almostsure.model.build.damage import DAMAGE_KEYS, Damage, check_reset, damage_function
+from almostsure.model.build.environment import layers
+from almostsure.model.build.validate import as_damage
 from almostsure.wording import brief
 
 RULE = re.compile(r"[<>=]|\bterminated\b")  # in a rule, but not in a key of ``info``
+NEW = "Wrap the environment so that it follows Gymnasium's present interface."
+TRACKERS = ("DamageTracker", "VectorDamageTracker")  # those of ``almostsure.gym``
 
 
 @final
@@ -22,32 +34,86 @@ class StepDamage:
         The environment.
     damage
         A function of (state, action, next state, reward, terminated), a rule, or a key of ``info``.  By default
-        ``"damage"`` or ``"cost"``, whichever there is, or the known damage of a toy-text environment.
+        ``"damage"`` or ``"cost"``, whichever there is; they must agree, unless a tracker inside wrote the former.
     """
 
     def __init__(self, env: Any, damage: Damage | str | None) -> None:
         self.function: Damage | None = None
-        self.keys: tuple[str, ...] = DAMAGE_KEYS
+        self.keys: tuple[str, ...] = ("damage",) if _is_tracked(env) else DAMAGE_KEYS
         if isinstance(damage, str) and RULE.search(damage) is None:
             self.keys = (damage,)
-        else:
-            self.function = known_damage(env) if damage is None else damage_function(damage)
+        elif damage is not None:
+            self.function = damage_function(damage)
 
     def check_reset(self, info: dict[str, Any]) -> None:
         """Raise ModelError if a reset did damage, according to ``info``."""
         check_reset(info, *self.keys)
 
-    def __call__(self, before: Any, action: int, after: Any, reward: float, terminated: bool, info: Any) -> Any:
-        """The damage of a step, as computed or reported."""
+    def __call__(self, before: Any, action: Any, after: Any, reward: Any, terminated: Any, info: Any) -> Any:
+        """The damage of a step, as computed or reported; ModelError if there is neither."""
         if self.function is not None:
             outcome = before, action, after, reward, terminated
             with Blame(lambda: f"damage failed for {', '.join(map(brief, outcome))}"):
-                return self.function(*outcome)
-        for key in self.keys:
-            if key in info:
-                return info[key]
-        raise ModelError(
+                return self.function(before, action, after, float(reward), bool(terminated))
+        if (damage := self.reported(info)) is None:
+            raise self.missing(info, f"after {'' if before is None else f'{brief(before)}, '}action {action}")
+        return damage
+
+    def reported(self, info: Mapping[str, Any]) -> Any:
+        """The damage that ``info`` reports, unchecked; None if it reports none, ModelError if it reports two."""
+        values = [value for key in self.keys if (value := info.get(key)) is not None]
+        if len(values) > 1 and values[0] is not values[1] and _number(values[0]) != _number(values[1]):
+            first, second = self.keys
+            raise ModelError(
+                f"info[{first!r}] and info[{second!r}] must agree, as both may be the damage of a step; got "
+                f"{values[0]!r} and {values[1]!r}. Say which it is with damage={first!r} or damage={second!r}, here or "
+                "in a DamageTracker or VectorDamageTracker around the environment."
+            )
+        return values[0] if values else None
+
+    def missing(self, info: Mapping[str, Any], where: str) -> ModelError:
+        """The error for a step whose ``info`` does not report the damage."""
+        return ModelError(
             f"info must hold the damage under {' or '.join(map(repr, self.keys))}; it has "
-            f"{sorted(map(str, info)) or 'nothing'} after {brief(before)}, action {action}. Pass damage=, a rule or a "
-            "function of (s, a, s2, r, terminated)."
+            f"{sorted(map(str, info)) or 'nothing'} {where}. Pass damage=, a rule or a function of (s, a, s2, r, "
+            "terminated), here or to a DamageTracker around the environment."
         )
+
+
+def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
+    """The observation and the info of a reset; ModelError if it returned something else."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2 or not isinstance(result[1], Mapping):
+        raise ModelError(f"a reset must return an observation and a dictionary, info; got {brief(result)}. {NEW}")
+    return result[0], result[1]
+
+
+def five_values(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """The five values of a step; the cost, the third of six values in Safety-Gymnasium, becomes ``info["cost"]``.
+
+    Raises ModelError if it returned something else.
+    """
+    if not isinstance(result, (tuple, list)) or len(result) not in (5, 6) or not isinstance(result[-1], Mapping):
+        raise ModelError(
+            "a step must return observation, reward, terminated, truncated and a dictionary, info, or six values, with "
+            f"the cost third; got {brief(result)}. {NEW}"
+        )
+    if len(result) == 6:
+        observation, reward, cost, terminated, truncated, info = result
+        if "cost" in info and not np.array_equal(info["cost"], cost):
+            raise ModelError(f"info['cost'] must be the cost of the step, {cost!r}; got {info['cost']!r}")
+        return observation, reward, terminated, truncated, {**info, "cost": cost}
+    observation, reward, terminated, truncated, info = result
+    return observation, reward, terminated, truncated, info
+
+
+def _number(value: Any) -> int | None:
+    """A damage as an integer, also from an array with one entry; None for anything else."""
+    return as_damage(value.item() if getattr(value, "size", 0) == 1 else value)
+
+
+def _is_tracked(env: Any) -> bool:
+    """Whether a tracker inside wrote the damage; in a vector, it may also be inside each of its environments."""
+    if any(type(layer).__name__ in TRACKERS for layer in layers(env)):
+        return True
+    inside = getattr(getattr(env, "unwrapped", None), "envs", None)
+    return bool(inside) and all(map(_is_tracked, inside))

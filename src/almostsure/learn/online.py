@@ -129,6 +129,11 @@ class OnlineShield:
         known: Counts | None = None,
     ) -> None:
         one_of("value for unknown=:", unknown, UNKNOWN)
+        if unknown == "allow" and needed != 1:
+            raise ArgumentError(
+                "needed must be left out with unknown='allow', which allows choices however rarely they were watched; "
+                f"got {needed!r}. Pass unknown='refuse' to refuse those watched less often."
+            )
         self.counts = _no_counts(space, num_states=num_states, actions=actions, initial=initial, encode=encode)
         self.space: Space = self.counts.space
         self.unknown: Unknown = unknown

@@ -19,8 +19,8 @@ import numpy as np
 from almostsure.arguments import as_python
 from almostsure.errors import ArgumentError, Blame, ModelError, uninterrupted
 from almostsure.learn.copies import Frozen, reseed
-from almostsure.learn.damage import StepDamage
-from almostsure.model.build.damage import Damage
+from almostsure.learn.damage import StepDamage, five_values, two_values
+from almostsure.model.build.damage import Damage, known_damage
 from almostsure.model.build.environment import check_layers, discrete_size
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.wording import brief
@@ -77,7 +77,7 @@ class Simulator:
             raise ArgumentError("get_state and set_state must be given together")
         self.num_actions = size
         self.env, self.key = env, key
-        self.damage = StepDamage(env, damage)
+        self.damage = StepDamage(env, known_damage(env) if damage is None else damage)
         self.get_state, self.set_state = get_state, set_state
         self.snapshots: Snapshots = {}
         self.second_snapshots: Snapshots = {}  # of states that were reached by two paths
@@ -219,7 +219,7 @@ class Simulator:
     def _step_env(self, env: Any, before: Any, action: int) -> tuple[Arrival, Any]:
         """Step an environment that showed ``before``; returns the arrival and the observation."""
         with Blame(lambda: f"the environment failed at step({action}), after it showed {brief(before)}"):
-            observation, reward, terminated, _, info = env.step(action)
+            observation, reward, terminated, _, info = five_values(env.step(action))
             reward, terminated = float(reward), bool(terminated)
         if not math.isfinite(reward):
             raise ModelError(f"reward must be a finite number; got {reward} after action {action} from {brief(before)}")
@@ -233,7 +233,7 @@ class Simulator:
     def _reset(self, seed: int) -> Any:
         """Reset the environment; returns the observation."""
         with Blame(lambda: f"the environment failed at reset(seed={seed})"):
-            observation, info = self.env.reset(seed=seed)
+            observation, info = two_values(self.env.reset(seed=seed))
         if self.damage.function is None:
             self.damage.check_reset(info)
         return observation

@@ -156,16 +156,14 @@ class Policy:
         if isinstance(table, Mapping):
             if budget is None and table and all(isinstance(key, tuple) and len(key) == 2 for key in table):
                 budget = max(check_budget(remaining, "remaining") for _, remaining in table)
-            shares = read.from_mapping(mdp, table, None if budget is None else budget + 1)
-            return cls(mdp, probability=shares, budget=budget)._with(overspent)
+            array = read.from_mapping(mdp, table, None if budget is None else budget + 1)
+            return cls._of(mdp, array, budget, overspent)
         array, layered = read.from_array(mdp, table)
         rows = len(array)
         if (layered and budget not in (None, rows - 1)) or (not layered and budget is not None):
             found = counted(rows, "row") if layered else "one action per state"
             raise PolicyError(f"with budget={budget} a table must have a row for each of 0 … {budget}; got {found}")
-        choice, probability = (None, array) if array.dtype.kind == "f" else (array, None)
-        policy = cls(mdp, choice=choice, probability=probability, budget=rows - 1 if layered else None)
-        return policy._with(overspent)
+        return cls._of(mdp, array, rows - 1 if layered else None, overspent)
 
     @classmethod
     def from_function(
@@ -178,11 +176,15 @@ class Policy:
         mapping from actions to probabilities; if it returns None or raises NoSafeAction, the policy is undefined there.
         """
         mdp, budget = as_model(mdp), None if budget is None else check_budget(budget)
-        probability = read.from_function(mdp, function, None if budget is None else budget + 1)
-        return cls(mdp, probability=probability, budget=budget)._with(overspent)
+        array = read.from_function(mdp, function, None if budget is None else budget + 1)
+        return cls._of(mdp, array, budget, overspent)
 
-    def _with(self, overspent: Any) -> Policy:
-        return self if overspent is None else self.with_overspent(overspent)
+    @classmethod
+    def _of(cls, mdp: MDP, array: npt.NDArray[Any], budget: int | None, overspent: Any) -> Policy:
+        """The policy with an array of choices (integers) or of probabilities (floats)."""
+        choice, probability = (None, array) if array.dtype.kind == "f" else (array, None)
+        policy = cls(mdp, choice=choice, probability=probability, budget=budget)
+        return policy if overspent is None else policy.with_overspent(overspent)
 
     def with_overspent(self, overspent: Any) -> Policy:
         """The same policy, with a stationary policy for an overspent budget."""

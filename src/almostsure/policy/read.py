@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import and_more, check_budget
 from almostsure.errors import ArgumentError, Blame, NoSafeAction, PolicyError, UnknownName
+from almostsure.memory import require
 from almostsure.model.build.validate import SUM_TOLERANCE
 from almostsure.model.mdp import MDP, Floats, Ints, index_dtype
 from almostsure.policy.explore import Played, Rule
@@ -51,8 +52,11 @@ def from_array(mdp: MDP, values: npt.ArrayLike) -> tuple[npt.NDArray[Any], bool]
     return choices_of_actions(mdp, rows if array.dtype.kind in "iu" else _ids(mdp, rows)), array.ndim == 2
 
 
-def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) -> Floats:
-    """Probabilities from a mapping from states, or from (state, remaining), to decisions; without one, undefined."""
+def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) -> npt.NDArray[Any]:
+    """Choices or probabilities from a mapping from states, or from (state, remaining), to decisions.
+
+    Where an entry is missing, the policy is undefined.
+    """
     decisions: dict[tuple[int, int], Decision] = {}
     for key, decision in mapping.items():
         if layers is None:
@@ -66,7 +70,7 @@ def from_mapping(mdp: MDP, mapping: Mapping[Any, Decision], layers: int | None) 
     return _collect(mdp, decisions, layers or 1)
 
 
-def from_function(mdp: MDP, function: Function, layers: int | None) -> Floats:
+def from_function(mdp: MDP, function: Function, layers: int | None) -> npt.NDArray[Any]:
     """Call a function for all states that are not terminal, or for all of their pairs with remaining budgets.
 
     If it raises NoSafeAction, as a shield does, the policy is undefined there.
@@ -249,13 +253,27 @@ def _first_in_terminal_states(mdp: MDP, probability: Floats) -> Floats:
     return probability
 
 
-def _collect(mdp: MDP, decisions: Mapping[tuple[int, int], Decision], layers: int) -> Floats:
-    """The probabilities of decisions, by layer and state."""
-    is_terminal, probability = mdp.is_terminal(), np.zeros((layers, mdp.num_choices))
-    for (row, state), decision in decisions.items():
-        for at, share in ({} if is_terminal[state] else _played(mdp, state, decision)).items():
-            probability[row, at] = share
+def _collect(mdp: MDP, decisions: Mapping[tuple[int, int], Decision], layers: int) -> npt.NDArray[Any]:
+    """Choices (integers) of decisions, by layer and state; or probabilities (floats), if a decision is randomised."""
+    is_terminal = mdp.is_terminal()
+    played = {pair: _played(mdp, pair[1], one) for pair, one in decisions.items() if not is_terminal[pair[1]]}
+    if all(share == 1 for shares in played.values() for share in shares.values()):
+        first = np.where(is_terminal, mdp.choice_ptr[:-1], -1).astype(index_dtype(mdp.num_choices))
+        _require(layers, 3 * first.nbytes)
+        choice: npt.NDArray[Any] = first[None].repeat(layers, axis=0)
+        for pair, shares in played.items():
+            choice[pair] = max(shares, default=-1)
+        return choice
+    _require(layers, 5 * 8 * mdp.num_choices)
+    probability = np.zeros((layers, mdp.num_choices))
+    for (row, _), shares in played.items():
+        probability[row, list(shares)] = list(shares.values())
     return _first_in_terminal_states(mdp, probability)
+
+
+def _require(layers: int, size: int) -> None:
+    """Refuse policies that would not fit; ``size`` is that of a layer, with the copies that are made to check it."""
+    require(layers * size, f"a policy for budgets up to {layers - 1:,}", "Use a smaller one.")
 
 
 def _played(mdp: MDP, state: int, decision: Decision) -> dict[int, float]:

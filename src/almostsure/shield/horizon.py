@@ -24,11 +24,11 @@ from almostsure.model.arrays import owners, spans
 from almostsure.model.mdp import Bools, Ints
 from almostsure.model.source import Model, as_model
 from almostsure.shield.lookups import (
+    begins_in,
     check_goes_on,
     check_states,
     check_steps_left,
     indices,
-    look_ups,
     no_safe_action,
     one_or_many,
 )
@@ -153,7 +153,7 @@ class HorizonShield:
     def begin(self, state: Any, budget: int) -> Run:
         """The run (state, remaining, steps left) that begins in a state; for an array of states, three arrays."""
         remaining = check_budget(budget)
-        states, _, _ = look_ups(self.mdp, state, remaining)
+        states = begins_in(self.mdp, state)
         left, steps = np.full(states.size, remaining, np.int64), np.full(states.size, self.horizon, np.int64)
         short = self._values(states, steps) > remaining
         if short.any():

@@ -64,11 +64,16 @@ def is_one(space: Space, state: Any) -> bool:
         return True
 
 
-def one_or_many(space: Space, state: Any, states: Ints, *carried: npt.NDArray[Any]) -> Run:
-    """The run that begins in ``state`` if it is one, or those that begin in several; ``states`` are their indices."""
+def begins_in(space: Space, state: Any) -> npt.NDArray[np.int64]:
+    """The indices of the state, or of the states, in which runs begin."""
     if is_one(space, state):
-        return tuple(column[0].item() for column in (states, *carried))
-    return states.astype(np.int64, copy=False), *carried
+        return np.array([space.state(state)], np.int64)
+    return look_ups(space, state, 0)[0].astype(np.int64, copy=False)
+
+
+def one_or_many(space: Space, state: Any, *columns: npt.NDArray[Any]) -> Run:
+    """The run that begins in ``state`` if it is one, or the runs that begin in several; both from arrays."""
+    return tuple(column[0].item() for column in columns) if is_one(space, state) else columns
 
 
 def indices(space: Space, states: Any) -> Any:

@@ -18,7 +18,7 @@ from almostsure.errors import ArgumentError, ModelMismatch, NoSafeAction
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Bools, Ints
 from almostsure.model.products import Parts, edges_of
-from almostsure.shield.lookups import one_or_many
+from almostsure.shield.lookups import begins_in, one_or_many
 from almostsure.shield.outcomes import Numbers, Outcomes, once_each, places
 from almostsure.shield.protocol import ForSteps, Guard, Run
 
@@ -140,17 +140,17 @@ class MonitoredShield:
         """The run that begins in an initial state; for many states, arrays."""
         starts = self._product.initial_states.astype(np.int64)
         place = dict(zip(self._root[starts].tolist(), starts.tolist(), strict=True))
-        states = [self.space.state(s) for s in np.ravel(state)]
-        missing = next((s for s in states if s not in place), None)
+        states = begins_in(self.space, state)
+        missing = next((s for s in states.tolist() if s not in place), None)
         if missing is not None:
             raise NoSafeAction(
                 f"runs begin in the initial states of the model; {self.space.describe_state(missing)} is not one of "
                 "them. Build the product of a model that starts there.",
                 state=missing,
             )
-        places = np.array([place[s] for s in states], np.int64)
+        places = np.array([place[s] for s in states.tolist()], np.int64)
         _, *carried = self.guard.begin(places, budget)
-        return one_or_many(self.space, state, np.array(states, np.int64), *carried, self._memory[places])
+        return one_or_many(self.space, state, states, *carried, self._memory[places])
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, both are arrays."""

@@ -21,7 +21,7 @@ from almostsure.model.source import Model, as_model
 from almostsure.policy.policy import Policy
 from almostsure.shield import checks
 from almostsure.shield.feasible import Violation, first_violation
-from almostsure.shield.lookups import look_ups, no_safe_action, one_or_many
+from almostsure.shield.lookups import begins_in, is_one, look_ups, no_safe_action
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.shield.table import Table, table_of
@@ -201,11 +201,12 @@ class Shield:
             If ``budget`` is negative, fractional, or above the cap of the minimal budget.
         """
         remaining = known_budget(self.minimal, budget)
-        states, _, _ = look_ups(self.mdp, state, remaining)
-        left = np.full(states.size, remaining, np.int64)
+        states = begins_in(self.mdp, state)
+        # A Python integer may be larger than any NumPy one, and no run can spend 2**62.
+        left = np.full(states.size, min(remaining, 2**62), np.int64)
         if (self.minimal.of_state[states] > min(remaining, INFINITE - 1)).any():
             self._refuse_first(states, left)
-        return one_or_many(self.mdp, state, states, left)
+        return (int(states[0]), remaining) if is_one(self.mdp, state) else (states, left)
 
     def after(self, run: Run, action: Any, next_state: Any, damage: Any = None) -> Run:
         """The run after ``action`` led to ``next_state``; for many runs, both are arrays.

@@ -512,7 +512,7 @@ def test_a_column_that_may_mean_terminated_or_truncated_is_refused():
 
 
 def test_sizes():
-    with pytest.raises(ModelError, match=r"next_state must be an integer 0 … 2; got 3 at row 2"):
+    with pytest.raises(ModelError, match=r"next_state must be an integer 0 … 2; got 3 at row 2\. num_states is 3\."):
         learn(LINE, num_states=3)
     with pytest.raises(ModelError, match="it shows 1 in state 2, which has 0"):
         learn(LINE, actions=1)

@@ -114,6 +114,15 @@ def test_a_label_or_condition_as_reward_is_the_probability_of_reaching_it(tmp_pa
         from_prism(path, damage="x=3", goal="x=2", reward="homer")
 
 
+def test_steps_are_counted_although_a_variable_has_this_name(tmp_path: Path) -> None:
+    path = tmp_path / "count.prism"
+    path.write_text("mdp module m steps : [0..3] init 0; [] steps<3 -> (steps'=steps+1); endmodule")
+    for name in ("steps", " steps "):
+        mdp = from_prism(path, damage="steps=1", reward=name)
+        assert solve_policy(mdp, AlmostSure(1)).value == pytest.approx(3)
+    assert from_prism(path, damage="steps=1", reward="steps=3").reward.sum() == 1
+
+
 def test_an_unknown_reward_suggests_the_nearest(program: Path) -> None:
     with pytest.raises(UnknownName, match=r"unknown reward 'tool'. Did you mean 'toll'\?"):
         from_prism(program, damage="cliff", constants="N=2", reward="tool")

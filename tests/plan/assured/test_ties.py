@@ -178,3 +178,17 @@ def test_costs_that_differ_by_rounding_are_the_same():
     assert kernels.cost_of_steps.py_func(ptr, np.array([-1.0, 0.0, -1.0, 0.0]), over) == 0
     assert kernels.cost_of_steps.py_func(ptr, np.array([-1.0, -1.0, -1.0, -1.0]), over) == 0
     assert kernels.cost_of_steps.py_func(ptr, np.array([1.0, 1.0, 1.0, 0.0]), over) == 0
+
+
+@pytest.mark.parametrize("plain", [0, 20_000])
+def test_where_lengths_are_unknown_old_choices_may_lead_to_new_ones(plain, monkeypatch):
+    """The bounds of the pairs with old choices are checked as well: the new policy returned 23, and not 157."""
+    monkeypatch.setattr(engine, "PLAIN", plain)
+    rows = [(0, 0, 1, 1.788782796921417e-05, 0, 0), (0, 0, 3, 0.00010307335834870419, 0, 0), (0, 0, 6, 2.0**-46, 0, 0)]
+    rows += [(1, 0, 3, 1, 0, 0), (1, 1, 4, 1, 0, 0), (2, 2, 1, 1, 0, 0), (3, 0, 3, 1, 0, 1), (3, 1, 0, 1, 0, 0)]
+    rows += [(4, 0, 5, 1 - 2.0**-29, 0, 0), (4, 0, 7, 2.0**-29, 0, 0), (5, 0, 5, 1, 0, 0)]
+    rows += [(5, 0, 4, 8.798240270045897e-17, 0, 0), (5, 2, 5, 1, 0, 1)]
+    rows += [(6, 0, 8, 1, 1.6591091390510818e-05, 0), (7, 0, 8, 1, 157.6112947839906, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), num_states=9, terminal=[8], normalise=True)
+    found = solve_policy(mdp, AlmostSure(1), tolerance=1e-4)
+    assert found.lower <= evaluate(mdp, found.policy).expected_return <= found.upper

@@ -131,7 +131,7 @@ def test_rare_ways_count(seed):
 @pytest.mark.parametrize("seed", [431, 8000455])
 def test_what_cannot_be_told_is_not_called_infeasible(seed):
     """Cycles of several states that are left with 9e-13 and 2e-15."""
-    assert check(seed) == "refused"
+    assert check(seed) in {"refused", "wide"}
 
 
 def test_a_limit_that_is_exceeded_is_not_called_proved():

@@ -178,8 +178,10 @@ class Reader:
 
     def __init__(self, encode: Encode | None, max_damage: int, num_states: int | None) -> None:
         self.encode, self.max_damage = encode, max_damage
-        most = LARGEST if num_states is None else num_states - 1
-        self.states, self.actions = Labels("states", ENCODE if encode is None else "", most), Labels("actions")
+        remedy, most = ENCODE if encode is None else "", LARGEST
+        if num_states is not None:
+            remedy, most = f"num_states is {num_states}. {remedy}".strip(), num_states - 1
+        self.states, self.actions = Labels("states", remedy, most), Labels("actions")
 
 
 def typed(piece: Piece, reader: Reader) -> LogRows:

@@ -6,8 +6,8 @@ cannot be sampled in any order, unless it can be copied (:func:`almostsure.explo
 played in; :class:`almostsure.OnlineShield` learns from that.
 
 Damage has one convention everywhere: ``damage(s, a, s2, r, terminated)`` gets the observations.  Without such a
-function, the damage is ``info["damage"]`` or ``info["cost"]`` (a :class:`almostsure.gym.DamageTracker` inside writes
-both), and for the toy-text environments that of :func:`almostsure.model.build.damage.known_damage`.
+function, the damage is ``info["damage"]`` or ``info["cost"]``, which must agree if both are there, and for the toy-text
+environments that of :func:`almostsure.model.build.damage.known_damage`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from almostsure.arguments import count, names_right_word
 from almostsure.errors import Blame, ModelError
-from almostsure.learn.damage import StepDamage
+from almostsure.learn.damage import StepDamage, five_values, two_values
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
@@ -160,7 +160,7 @@ class EnvSampler:
         check_layers(env, "EnvSampler", around=False)
         self._env, self.encode = env, encode
         self._set_state = _toy_state(env) if set_state is None else set_state
-        self._damage = StepDamage(env, damage)
+        self._damage = StepDamage(env, known_damage(env) if damage is None else damage)
         self.num_states = _num_states(env, num_states, encode)
         self._actions: Actions = _actions_of(env, actions)
         self.max_damage = max_damage
@@ -219,10 +219,10 @@ class EnvSampler:
 
     def _step(self, before: Any, state: int, action: int) -> tuple[Any, tuple[int, float, float], bool]:
         """Play an action; returns the observation, the outcome, and whether the episode is over."""
-        observation, reward, terminated, truncated, info = self._env.step(action)
+        observation, reward, terminated, truncated, info = five_values(self._env.step(action))
         hint = "" if terminated else SKIPPED
         after = self._state(observation, f"after state {state}, action {action}{hint}")
-        reported = self._damage(before, action, observation, float(reward), bool(terminated), info)
+        reported = self._damage(before, action, observation, reward, terminated, info)
         damage = as_damage(reported)
         if damage is None:
             remedy = " Is a return missing?" if reported is None and self._damage.function is not None else ""
@@ -279,7 +279,7 @@ class EnvSampler:
 
     def _reset(self, seed: int | None = None) -> Any:
         """Reset the environment and return the observation; damage by a reset is refused, as in a ShieldedEnv."""
-        observation, info = self._env.reset(seed=seed)
+        observation, info = two_values(self._env.reset(seed=seed))
         self._damage.check_reset(info)
         return observation
 

@@ -151,8 +151,8 @@ def _refuse(what: str, wrapper: str, *outcome: Any) -> int:
 def check_reset(info: dict[str, Any], *keys: str) -> None:
     """Refuse an environment whose reset does damage, according to these keys of ``info``."""
     for key in keys:
-        if info.get(key):
-            raise ModelError(f"a reset must do no damage; info[{key!r}] is {info[key]!r} after it")
+        if (damage := info.get(key)) is not None and np.any(damage):
+            raise ModelError(f"a reset must do no damage; info[{key!r}] is {damage!r} after it")
 
 
 def _into_hole(holes: frozenset[int], s: Any, a: Any, s2: Any, r: float, terminated: bool) -> int:

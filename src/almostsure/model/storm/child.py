@@ -25,9 +25,13 @@ CONTINUOUS = "The input model is a CTMC"
 INTERVALS = "contains interval updates"
 OUTSIDE = "out_of_bounds"  # Storm's label of the state for all values out of range
 BUILT_IN = ("init", "deadlock")
+STEPS = "steps"  # as reward or cost: 1 per step, even if a variable has this name
 OPERATORS = "CFGIPRSUX"  # always operators of Storm's property language, even if a constant has this name
 IN_WORDS = ("and", "or", "not")  # written in Python instead of & | !
-HOW_TO_COMBINE = "write = to compare, & and | to combine two conditions, and ! for not"
+HOW_TO_COMBINE = (
+    "write = to compare numbers, a boolean variable alone, & and | to combine two conditions, and ! for not"
+)
+NO_FORMULA = "Could not parse formula"
 WORDS = {"true", "false", "min", "max", "mod", "pow", "floor", "ceil", "round", "log"}
 IMPOSSIBLE = rb":[ \t]*0+(?:\.0*)?(?:[eE][+-]?\d+)?[ \t]*\r?(?:\n|\Z)"  # ends the line of an outcome with probability 0
 DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
@@ -327,8 +331,9 @@ class _Program(_Source):
         kinds = {"goal": ("label",), "damage": tuple(self.names)}.get(role, ("label", "reward"))
         if text in BUILT_IN or any(text in self.names[kind] for kind in kinds):
             return
-        if role in ("reward", "cost") and re.fullmatch(r"\w+", self._qualified(text)) and not self._is_known(text):
-            return  # the parent knows 'steps', or which names to suggest
+        is_unknown = re.fullmatch(r"\w+", self._qualified(text)) and not self._is_known(text)
+        if role in ("reward", "cost") and (text == STEPS or is_unknown):
+            return  # the parent knows what STEPS is, or which names to suggest
         _check_labels(re.findall(r'"(\w+)"', text), self.names | {"label": [*self.names["label"], *BUILT_IN]})
         if re.fullmatch(r'"\w+"', text):
             return
@@ -342,7 +347,7 @@ class _Program(_Source):
             self.formulas[text] = self.formula(plain, self.program)
         except RuntimeError as error:
             message = str(error).strip()
-            if re.search(r"==|&&|\|\||[=<>&|]\s*$", text):
+            if NO_FORMULA in message or re.search(r"==|&&|\|\||[=<>&|]\s*$", text):
                 message = HOW_TO_COMBINE
             elif NOT_BOOLEAN in message:
                 message = "its value is a number, not true or false"

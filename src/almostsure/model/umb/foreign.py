@@ -296,9 +296,10 @@ def _accumulated(umb: Umb, name: str | None, role: str) -> Floats:
     """A reward structure, ``steps`` (1 per step), or a label or condition (1 per step that ends there), by branch."""
     if name is None:
         return np.zeros(umb.sizes.outcomes)
+    name = name.strip()
     if name == STEPS and STEPS not in umb.names("reward"):
         return np.ones(umb.sizes.outcomes)
-    kinds, plain = _meant(name.strip(), ("reward", "label"))
+    kinds, plain = _meant(name, ("reward", "label"))
     if "reward" in kinds and plain in umb.names("reward"):
         return umb.reward(plain)
     if "label" in kinds and plain in umb.names("label"):

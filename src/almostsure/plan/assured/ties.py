@@ -12,8 +12,9 @@ policy's own choices satisfy with η = 0.  Of all policies of tied choices:
 **Proof** that the value is kept.  Let h(x) be a proved upper bound of what is counted in 1 and 2, so that
 h(x) ≥ 1 + Σ p h(y) on the choices taken.  Then ℓ' = ℓ − η h satisfies ℓ'(x) ≤ g + Σ p ℓ'(y) on them.  As the policy
 almost surely ends or reaches pairs with the old choices, it returns at least ℓ'.  This inequality is checked
-numerically, with all rounding errors, and η is widened until it holds.  If η h exceeds what the tolerance leaves at the
-start, fewer choices are tied; after the last attempt the old policy is kept.
+numerically, with all rounding errors, and η is widened until it holds; it is also checked where an old choice leads to
+a pair with h > 0.  If η h exceeds what the tolerance leaves at the start, fewer choices are tied; after the last
+attempt the old policy is kept.
 
 **Equal costs.**  Where every step costs the same, c > 0, values determine the lengths, and only damage is left to
 decide.  Then every policy of tied choices ends almost surely, and h = −ℓ / c will do: ℓ' = (1 + η/c) ℓ keeps the
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from almostsure.memory import side_by_side
+from almostsure.model.arrays import spans
 from almostsure.model.mdp import Bools, Floats, Ints
 from almostsure.plan.assured import explore
 from almostsure.plan.assured import tie_kernels as kernels
@@ -163,6 +165,8 @@ class _Ties:
         chance.bounds.policy[~unsure], chance.bounds.rival[~unsure] = self.graph.ptr[:-1][~unsure], np.inf
         chance.solve(CLOSE)
         hopeful = unsure & (chance.bounds.low > 0.0)
+        if (chance.bounds.high[unsure & ~hopeful] > 0.0).any():  # old choices might lead back to new ones
+            return
         starts = np.flatnonzero(hopeful).astype(np.uint32)
         graph, pairs, via = _tied_graph(chance, AS_LIKELY, starts, hopeful)
         lengths = self.engine.other(graph, self.costs)
@@ -189,8 +193,18 @@ class _Ties:
                 return lower
             slack = 2 * slack + 1.5 * short
             lower[pairs] = self.found.lower[pairs] - slack * self.height
-            checked = pairs[self.height > 0]
+            checked = pairs[self._is_affected()]
         return np.full_like(lower, -np.inf)
+
+    def _is_affected(self) -> Bools:
+        """The pairs that are given a length, and those without that lead to one (where lengths could not be found)."""
+        graph, affected = self.engine.graph, self.height > 0
+        has_length = np.zeros(graph.state.size, np.bool_)
+        has_length[self.pairs[affected]] = True
+        others = np.flatnonzero(~affected)
+        entries, row = spans(graph.entry_ptr, self.play[self.pairs[others]])
+        affected[others[row[has_length[graph.target[entries]]]]] = True
+        return affected
 
 
 def _tied_graph(engine: Engine, slack: float, starts: Ints, grows: Bools) -> tuple[Graph, Ints, Ints]:

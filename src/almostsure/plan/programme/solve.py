@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +21,7 @@ from almostsure.plan.programme.upper import upper_bound
 from almostsure.plan.solution import Solution, at_start, check_gap
 from almostsure.policy.evaluation.evaluate import Evaluation, evaluate
 from almostsure.policy.policy import Policy
+from almostsure.wording import precise
 
 SHY = 2.0**-44  # the share of a limit that is left unused, so that rounding does not exceed it
 APART = "probabilities differ by too many orders of magnitude. Pass a horizon, such as 1,000 steps."
@@ -32,7 +32,26 @@ ROUNDING = 1e-9  # by how much a policy may exceed the limit; relative for limit
 
 
 def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> Solution:
-    """Solve a programme for the constraint's limit, and prove bounds."""
+    """Solve a programme for the constraint's limit, and prove bounds.
+
+    Where rounding hides the best policy, the error carries an assured one within the limit, if there is one.
+    """
+    try:
+        return _solve(mdp, constraint, programme, tolerance)
+    except LimitReached as reached:
+        assured = None if reached.solution else _assured(mdp, constraint, programme.discount, tolerance)
+        if assured is None:
+            raise
+        text = str(reached)
+    upper = _upper_without_limit(mdp, constraint, programme.discount, tolerance)
+    raise LimitReached(
+        f"{text} The error's solution never takes more than {assured.policy.budget} damage and returns "
+        f"{precise(assured.value)}; no policy returns more than {precise(upper)}.",
+        solution=replace(assured, upper=upper),
+    )
+
+
+def _solve(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolerance: float) -> Solution:
     try:
         found = _within_limit(mdp, constraint, programme)
     except Endless as endless:
@@ -135,22 +154,38 @@ def _upper(
     return (proof.upper(limit), False) if upper == math.inf else (math.nextafter(upper + paid, math.inf), True)
 
 
+def _upper_without_limit(mdp: MDP, constraint: Expected | Chance, discount: float, tolerance: float) -> float:
+    """An upper bound of the return of any policy, within the limit or not."""
+    budget, limit = budget_of(constraint), limit_of(constraint)
+    free, values, paid = upper_bound(mdp, 0.0, limit, budget=budget, discount=discount, tolerance=tolerance)
+    return math.nextafter(at_start(free, values, values)[1] + paid, math.inf)
+
+
 def _assured_or_raise(
     mdp: MDP, constraint: Expected | Chance, reason: Infeasible, discount: float, tolerance: float
 ) -> Solution:
     """Where no policy within the limit has a finite return: an assured policy with −∞, or else raise the reason."""
+    assured = None if discount < 1 else _assured(mdp, constraint, discount, tolerance)
+    if assured is None:
+        raise reason from None
+    if assured.value != -math.inf:
+        raise LimitReached(f"no policy within the limit was found, though some exist: {APART}") from None
+    return assured
+
+
+def _assured(mdp: MDP, constraint: Expected | Chance, discount: float, tolerance: float) -> Solution | None:
+    """The best policy that surely keeps within the limit, if there is one."""
     needed = minimal_budget(mdp).smallest_budget()
     budget, limit = (constraint.budget,) * 2 if isinstance(constraint, Chance) else (needed, constraint.limit)
-    if discount < 1 or needed > limit or needed == INFINITE:
-        raise reason from None
-    assured = None
-    with suppress(LimitReached):
+    if needed > limit or needed == INFINITE:
+        return None
+    try:
         assured = solve_assured(mdp, AlmostSure(budget), discount, tolerance)
-    if assured is None or assured.value != -math.inf:
-        raise LimitReached(
-            f"no policy within the limit was found, though those that never take more than {budget} damage are: {APART}"
-        ) from None
-    used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().expected_damage
+    except LimitReached as reached:
+        if reached.solution is None:
+            raise
+        assured = reached.solution
+    used = 0.0 if isinstance(constraint, Chance) else assured.evaluate().discounted_damage
     return replace(assured, constraint=constraint, used=used, layers=None)
 
 

@@ -55,7 +55,7 @@ from almostsure.plan.risk.certificate import (
 )
 from almostsure.plan.risk.least import least_risk, least_within
 from almostsure.plan.risk.sums import part_at, part_of, risks_of, sums_of
-from almostsure.shield.lookups import check_goes_on, check_states, check_steps_left, indices, look_ups, one_or_many
+from almostsure.shield.lookups import begins_in, check_goes_on, check_states, check_steps_left, indices, one_or_many
 from almostsure.shield.outcomes import Outcomes
 from almostsure.shield.protocol import Run
 from almostsure.wording import counted
@@ -235,7 +235,7 @@ class RiskShield:
         remaining = self.budget if budget is None else check_budget(budget)
         if remaining > self.budget:
             raise ArgumentError(f"budget must be at most {self.budget}, the shield's budget; got {remaining}")
-        states, _, _ = look_ups(self.mdp, state, remaining)
+        states = begins_in(self.mdp, state)
         whole_budget = remaining == self.budget
         risk = np.array([self._start.get(s, self.risk) if whole_budget else self.risk for s in states.tolist()])
         left, steps = np.full(states.size, remaining, np.int64), np.full(states.size, self.horizon or 0, np.int64)
