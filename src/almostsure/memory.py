@@ -16,7 +16,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def available() -> int | None:
-    """The available memory in bytes, or None if the system does not tell."""
+    """The available memory in bytes, or None if the system does not say."""
     return min((limit for limit in (_from_meminfo(), _from_cgroup()) if limit is not None), default=None)
 
 

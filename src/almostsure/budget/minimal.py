@@ -26,7 +26,7 @@ INFINITE = 2**31 - 1
 """No finite budget suffices; or, if solved with a cap, none up to the cap."""
 NO_CAP = INFINITE - 1
 UNKNOWN = "unknown engine"
-FEW = 4  # up to so many levels are listed
+FEW = 4  # up to this many levels are listed
 STORED = ("of_state", "of_choice", "rank")  # the arrays in files
 
 
@@ -195,12 +195,15 @@ class MinimalBudget(Needs):
         """What the start needs, what the states need, and how this is known."""
         counts = self.histogram()
         stuck = counts.pop(INFINITE, 0)
-        levels = _levels_in_words(list(counts)) if counts else "nowhere a finite budget"
         above = "∞" if self.cap is None else f"more than {self.cap}"
         if stuck and self.mdp.unknown is not None:
             infinite = f"for {stuck:,} it is unknown"
         else:
             infinite = f"{stuck or 'none'} needs {above}" if stuck <= 1 else f"{stuck:,} need {above}"
+        if counts:
+            levels = f"states need {_levels_in_words(list(counts))}; {infinite}"
+        else:
+            levels = f"every state needs {above}" if self.mdp.unknown is None else "what states need is unknown"
         by, proof = "", "verified: never too small"
         if not self.upper_bound:
             by = "solved by the "
@@ -208,7 +211,7 @@ class MinimalBudget(Needs):
         how = self.mdp.origin.how_found
         return (
             self.start_in_words(),
-            f"states need {levels}; {infinite}",
+            levels,
             f"{by}{self.engine}; {proof}{f'; the model was {how}' if how else ''}",
         )
 

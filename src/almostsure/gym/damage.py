@@ -27,7 +27,7 @@ from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, check_columns, info_of, info_of_step, merge_exactly, with_columns
 from almostsure.gym.observation import Form, Shown, show, show_final
 from almostsure.learn.damage import StepDamage, five_values, two_values
-from almostsure.model.build.damage import TOLD, Damage
+from almostsure.model.build.damage import DAMAGE_KEYS, Damage
 from almostsure.model.build.environment import SKIPPING, check_layers
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import Bools
@@ -134,10 +134,10 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         self._resets = Resets(env)
         merge_exactly(env)
         self._damage = StepDamage(env, damage)
-        if not set(self._damage.keys) <= set(TOLD):
+        if not set(self._damage.keys) <= set(DAMAGE_KEYS):
             raise ArgumentError(
-                f"the damage of a vector must be a function, a rule, or one of {', '.join(map(repr, TOLD))}; got "
-                f"{damage!r}. Wrap each environment in DamageTracker(env, {damage!r})."
+                f"the damage of a vector must be a function, a rule, or one of {', '.join(map(repr, DAMAGE_KEYS))}; "
+                f"got {damage!r}. Wrap each environment in DamageTracker(env, {damage!r})."
             )
         self._budget = None if budget is None else check_budget(budget)
         self._remaining: npt.NDArray[np.int64] = np.zeros(env.num_envs, np.int64)

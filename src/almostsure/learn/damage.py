@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from almostsure.errors import Blame, ModelError
-from almostsure.model.build.damage import TOLD, Damage, check_reset, damage_function
+from almostsure.model.build.damage import DAMAGE_KEYS, Damage, check_reset, damage_function
 from almostsure.model.build.environment import layers
 from almostsure.model.build.validate import as_damage
 from almostsure.wording import brief
@@ -39,14 +39,14 @@ class StepDamage:
 
     def __init__(self, env: Any, damage: Damage | str | None) -> None:
         self.function: Damage | None = None
-        self.keys: tuple[str, ...] = ("damage",) if _is_tracked(env) else TOLD
+        self.keys: tuple[str, ...] = ("damage",) if _is_tracked(env) else DAMAGE_KEYS
         if isinstance(damage, str) and RULE.search(damage) is None:
             self.keys = (damage,)
         elif damage is not None:
             self.function = damage_function(damage)
 
     def check_reset(self, info: dict[str, Any]) -> None:
-        """Raise ModelError if a reset did damage, as its info tells."""
+        """Raise ModelError if a reset did damage, according to ``info``."""
         check_reset(info, *self.keys)
 
     def __call__(self, before: Any, action: Any, after: Any, reward: Any, terminated: Any, info: Any) -> Any:
@@ -80,7 +80,7 @@ class StepDamage:
         )
 
 
-def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
+def two_values(result: Any) -> tuple[Any, Any]:
     """The observation and the info of a reset; ModelError if it returned something else."""
     if not isinstance(result, (tuple, list)) or len(result) != 2 or not isinstance(result[1], Mapping):
         raise ModelError(f"a reset must return an observation and a dictionary, info; got {brief(result)}. {NEW}")
@@ -115,5 +115,5 @@ def _is_tracked(env: Any) -> bool:
     """Whether a tracker inside wrote the damage; in a vector, it may also be inside each of its environments."""
     if any(type(layer).__name__ in TRACKERS for layer in layers(env)):
         return True
-    inside = getattr(getattr(env, "unwrapped", None), "envs", None)
+    inside: Any = getattr(getattr(env, "unwrapped", None), "envs", None)
     return bool(inside) and all(map(_is_tracked, inside))

@@ -1,4 +1,4 @@
-"""What the user's functions are asked: states of the box, also where a periodic coordinate has left it."""
+"""Users' functions are called with states of the box, also where a periodic coordinate has left it."""
 
 import numpy as np
 import pytest
