@@ -13,7 +13,7 @@ import numpy.typing as npt
 from almostsure.errors import NotEnoughMemory
 
 CGROUP = Path("/sys/fs/cgroup")
-SMALL = 2**20  # bytes that are never refused: what the system says is available is not that exact
+SMALL = 2**16  # bytes that are never refused: what the system says is available is not that exact
 
 
 def available() -> int | None:
