@@ -13,6 +13,7 @@ import numpy.typing as npt
 from almostsure.errors import NotEnoughMemory
 
 CGROUP = Path("/sys/fs/cgroup")
+SMALL = 2**16  # bytes that are never refused: what the system says is available is not that exact
 
 
 def available() -> int | None:
@@ -51,7 +52,7 @@ def _cached() -> int:
 def require(needed: int, what: str, remedy: str) -> None:
     """Refuse a run that would not fit, before the system kills it halfway."""
     have = available()
-    if have is not None and needed > have:
+    if have is not None and needed > max(have, SMALL):
         raise NotEnoughMemory(f"{what} needs about {show(needed)} of memory; {show(have)} is available. {remedy}")
 
 

@@ -80,7 +80,7 @@ class StepDamage:
         )
 
 
-def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
+def two_values(result: Any) -> tuple[Any, Any]:
     """The observation and the info of a reset; ModelError if it returned something else."""
     if not isinstance(result, (tuple, list)) or len(result) != 2 or not isinstance(result[1], Mapping):
         raise ModelError(f"a reset must return an observation and a dictionary, info; got {brief(result)}. {NEW}")
@@ -115,5 +115,5 @@ def _is_tracked(env: Any) -> bool:
     """Whether a tracker inside wrote the damage; in a vector, it may also be inside each of its environments."""
     if any(type(layer).__name__ in TRACKERS for layer in layers(env)):
         return True
-    inside = getattr(getattr(env, "unwrapped", None), "envs", None)
+    inside: Any = getattr(getattr(env, "unwrapped", None), "envs", None)
     return bool(inside) and all(map(_is_tracked, inside))
