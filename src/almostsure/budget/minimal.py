@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -44,6 +44,11 @@ class Needs:
     def __post_init__(self) -> None:
         if self.cap is not None and not 0 <= self.cap <= NO_CAP:
             raise ModelError(f"cap must be 0 … {NO_CAP}, or None; got {self.cap}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are made anew, so that their arrays cannot be changed either."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self) if part.init}
+        return _again, (type(self), parts, self.checked)
 
     @property
     def limit(self) -> int:
@@ -101,6 +106,11 @@ class Needs:
         if self.mdp.unknown is not None:
             return "may lead to an unobserved state, so what it needs is unknown"
         return f"needs ∞{self.mdp.origin.if_positive}"
+
+
+def _again(kind: type[Needs], parts: dict[str, Any], checked: bool) -> Needs:
+    copied = kind(**parts)
+    return copied.verified() if checked else copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
