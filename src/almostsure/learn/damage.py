@@ -21,7 +21,7 @@ from almostsure.wording import brief
 
 RULE = re.compile(r"[<>=]|\bterminated\b")  # in a rule, but not in a key of ``info``
 NEW = "Wrap the environment so that it follows Gymnasium's present interface."
-TRACKERS = ("DamageTracker", "VectorDamageTracker")  # those of ``almostsure.gym``
+TRACKERS = "almostsure.gym.damage"  # the module of the wrappers that write the damage
 
 
 @final
@@ -113,7 +113,7 @@ def _number(value: Any) -> int | None:
 
 def _is_tracked(env: Any) -> bool:
     """Whether a tracker inside wrote the damage; in a vector, it may also be inside each of its environments."""
-    if any(type(layer).__name__ in TRACKERS for layer in layers(env)):
+    if any(type(layer).__module__ == TRACKERS for layer in layers(env)):
         return True
     inside = getattr(getattr(env, "unwrapped", None), "envs", None)
     return bool(inside) and all(map(_is_tracked, inside))
