@@ -20,6 +20,7 @@ from almostsure.model.build.validate import as_damage
 from almostsure.wording import brief
 
 RULE = re.compile(r"[<>=]|\bterminated\b")  # in a rule, but not in a key of ``info``
+INFO = (dict, Mapping)  # dict is checked much faster
 NEW = "Wrap the environment so that it follows Gymnasium's present interface."
 TRACKERS = "almostsure.gym.damage"  # the module of the wrappers that write the damage
 
@@ -61,15 +62,19 @@ class StepDamage:
 
     def told(self, info: Mapping[str, Any]) -> Any:
         """The damage that the info of a step tells, unchecked; None if it tells none, ModelError if it tells two."""
-        values = [value for key in self.keys if (value := info.get(key)) is not None]
-        if len(values) > 1 and values[0] is not values[1] and _number(values[0]) != _number(values[1]):
-            first, second = self.keys
-            raise ModelError(
-                f"info[{first!r}] and info[{second!r}] must agree, as both may be the damage of a step; got "
-                f"{values[0]!r} and {values[1]!r}. Say which it is with damage={first!r} or damage={second!r}, here or "
-                "in a DamageTracker or VectorDamageTracker around the environment."
-            )
-        return values[0] if values else None
+        told = None
+        for key in self.keys:
+            if (value := info.get(key)) is None or value is told:
+                continue
+            if told is not None and _number(told) != _number(value):
+                first, second = self.keys
+                raise ModelError(
+                    f"info[{first!r}] and info[{second!r}] must agree, as both may be the damage of a step; got "
+                    f"{told!r} and {value!r}. Say which it is with damage={first!r} or damage={second!r}, here or in a "
+                    "DamageTracker or VectorDamageTracker around the environment."
+                )
+            told = value if told is None else told
+        return told
 
     def missing(self, info: Mapping[str, Any], where: str) -> ModelError:
         """The error for a step whose info does not tell the damage."""
@@ -82,7 +87,7 @@ class StepDamage:
 
 def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
     """The observation and the info of a reset; ModelError if it returned something else."""
-    if not isinstance(result, (tuple, list)) or len(result) != 2 or not isinstance(result[1], Mapping):
+    if not isinstance(result, (tuple, list)) or len(result) != 2 or not isinstance(result[1], INFO):
         raise ModelError(f"a reset must return an observation and a dictionary, info; got {brief(result)}. {NEW}")
     return result[0], result[1]
 
@@ -92,7 +97,7 @@ def five_values(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
 
     Raises ModelError if it returned something else.
     """
-    if not isinstance(result, (tuple, list)) or len(result) not in (5, 6) or not isinstance(result[-1], Mapping):
+    if not isinstance(result, (tuple, list)) or len(result) not in (5, 6) or not isinstance(result[-1], INFO):
         raise ModelError(
             "a step must return observation, reward, terminated, truncated and a dictionary, info, or six values, with "
             f"the cost third; got {brief(result)}. {NEW}"
