@@ -41,6 +41,7 @@ WORDS: dict[str, dict[str, str]] = {
     "terminal": {"outcomes": "actions=; a state without any is terminal"},
     "timesteps": {"total_timesteps": "total_timesteps", "steps": "steps"},
     "total_timesteps": {"steps": "steps"},
+    "steps": {"total_timesteps": "total_timesteps"},
     "delta": {"risk": "budget= (Δ) or risk=", "budget": "budget"},
     "horizon": {"max_steps": "max_steps"},
     "budget": {

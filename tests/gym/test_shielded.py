@@ -205,7 +205,7 @@ def test_a_budget_that_is_too_small_is_refused_with_the_needed_one():
     with pytest.raises(Infeasible, match=r"a budget of 1 is not enough at the start: state 11 'r2c2' needs 2") as e:
         shielded("quicksand", 1)
     assert e.value.needed == 2
-    for budget in (-1, 1.5, "two", float("nan")):
+    for budget in (-1, 1.5, "two", float("nan"), 2**31, 2**63):
         with pytest.raises(ArgumentError, match="budget must be"):
             shielded("paper", budget)
 

@@ -360,9 +360,9 @@ class Guarded:
 
 def _feasible(guard: Guard, budget: object) -> int:
     """The budget, if it suffices in every initial state; Infeasible otherwise."""
-    if isinstance(guard, Shield):
-        return require_budget(guard.minimal, budget)
     number = check_budget(budget)
+    if isinstance(guard, Shield):
+        return require_budget(guard.minimal, number)
     try:
         if isinstance(guard, OnlineShield):
             _check_online(guard, number)

@@ -20,8 +20,9 @@ from almostsure.model.build.validate import as_damage
 from almostsure.wording import brief
 
 RULE = re.compile(r"[<>=]|\bterminated\b")  # in a rule, but not in a key of ``info``
+INFO = (dict, Mapping)  # dict is checked much faster
 NEW = "Wrap the environment so that it follows Gymnasium's present interface."
-TRACKERS = ("DamageTracker", "VectorDamageTracker")  # those of ``almostsure.gym``
+TRACKERS = "almostsure.gym.damage"  # the module of the wrappers that write the damage
 
 
 @final
@@ -61,15 +62,19 @@ class StepDamage:
 
     def reported(self, info: Mapping[str, Any]) -> Any:
         """The damage that ``info`` reports, unchecked; None if it reports none, ModelError if it reports two."""
-        values = [value for key in self.keys if (value := info.get(key)) is not None]
-        if len(values) > 1 and values[0] is not values[1] and _number(values[0]) != _number(values[1]):
-            first, second = self.keys
-            raise ModelError(
-                f"info[{first!r}] and info[{second!r}] must agree, as both may be the damage of a step; got "
-                f"{values[0]!r} and {values[1]!r}. Say which it is with damage={first!r} or damage={second!r}, here or "
-                "in a DamageTracker or VectorDamageTracker around the environment."
-            )
-        return values[0] if values else None
+        reported = None
+        for key in self.keys:
+            if (value := info.get(key)) is None or value is reported:
+                continue
+            if reported is not None and _number(reported) != _number(value):
+                first, second = self.keys
+                raise ModelError(
+                    f"info[{first!r}] and info[{second!r}] must agree, as both may be the damage of a step; got "
+                    f"{reported!r} and {value!r}. Say which it is with damage={first!r} or damage={second!r}, here or in "
+                    "a DamageTracker or VectorDamageTracker around the environment."
+                )
+            reported = value if reported is None else reported
+        return reported
 
     def missing(self, info: Mapping[str, Any], where: str) -> ModelError:
         """The error for a step whose ``info`` does not report the damage."""
@@ -82,7 +87,7 @@ class StepDamage:
 
 def two_values(result: Any) -> tuple[Any, Any]:
     """The observation and the info of a reset; ModelError if it returned something else."""
-    if not isinstance(result, (tuple, list)) or len(result) != 2 or not isinstance(result[1], Mapping):
+    if not isinstance(result, (tuple, list)) or len(result) != 2 or not isinstance(result[1], INFO):
         raise ModelError(f"a reset must return an observation and a dictionary, info; got {brief(result)}. {NEW}")
     return result[0], result[1]
 
@@ -92,7 +97,7 @@ def five_values(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
 
     Raises ModelError if it returned something else.
     """
-    if not isinstance(result, (tuple, list)) or len(result) not in (5, 6) or not isinstance(result[-1], Mapping):
+    if not isinstance(result, (tuple, list)) or len(result) not in (5, 6) or not isinstance(result[-1], INFO):
         raise ModelError(
             "a step must return observation, reward, terminated, truncated and a dictionary, info, or six values, with "
             f"the cost third; got {brief(result)}. {NEW}"
@@ -113,7 +118,7 @@ def _number(value: Any) -> int | None:
 
 def _is_tracked(env: Any) -> bool:
     """Whether a tracker inside wrote the damage; in a vector, it may also be inside each of its environments."""
-    if any(type(layer).__name__ in TRACKERS for layer in layers(env)):
+    if any(type(layer).__module__ == TRACKERS for layer in layers(env)):
         return True
     inside: Any = getattr(getattr(env, "unwrapped", None), "envs", None)
     return bool(inside) and all(map(_is_tracked, inside))

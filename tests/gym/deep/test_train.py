@@ -171,6 +171,8 @@ def test_options_of_sb3_are_passed_on(hazard, tmp_path):
     assert load_agent(tmp_path / "agent", hazard, policy_kwargs=own).policy() == agent.policy()
     with pytest.raises(WrongWord, match="has no argument gamma: pass discount="):
         Settings(gamma=0.9)
+    with pytest.raises(WrongWord, match="no argument steps: pass total_timesteps="):
+        train_maskable_ppo("paper", 1, steps=600)
     with pytest.raises(WrongWord, match=r"no argument learning_rate: pass settings=Settings\(learning_rate=…\)"):
         train_maskable_ppo("corridor", 3, total_timesteps=1, learning_rate=1e-3)
     for word in ("gamma", "discount"):
