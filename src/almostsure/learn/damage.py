@@ -70,8 +70,8 @@ class StepDamage:
                 first, second = self.keys
                 raise ModelError(
                     f"info[{first!r}] and info[{second!r}] must agree, as both may be the damage of a step; got "
-                    f"{reported!r} and {value!r}. Say which it is with damage={first!r} or damage={second!r}, here or in "
-                    "a DamageTracker or VectorDamageTracker around the environment."
+                    f"{reported!r} and {value!r}. Say which it is with damage={first!r} or damage={second!r}, here or "
+                    "in a DamageTracker or VectorDamageTracker around the environment."
                 )
             reported = value if reported is None else reported
         return reported
