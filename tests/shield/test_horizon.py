@@ -59,6 +59,12 @@ def test_forbidden_states_are_refused_with_any_budget():
             shield.allowed(1, remaining, 5)
 
 
+def test_a_remaining_budget_may_be_any_whole_number():
+    shield = HorizonShield(minimal_budget("quicksand", horizon=4))
+    state = shield.mdp.initial_state
+    assert shield.allowed(state, 2**70, 4).tolist() == shield.allowed(state, 9, 4).tolist()
+
+
 def test_many_runs_are_each_one_run():
     mdp = asure.example("quicksand")
     shield = HorizonShield(minimal_budget(mdp, horizon=30))

@@ -100,7 +100,7 @@ class HorizonShield:
         NoSafeAction
             If there is none, or no step is left: the shield guarantees nothing beyond the horizon.
         """
-        s, left = self.mdp.state(state), whole("remaining", remaining)
+        s, left = self.mdp.state(state), min(whole("remaining", remaining), INFINITE)
         row = self.mask(np.array([s]), np.array([left]), np.array([whole("steps_left", steps_left)]))[0]
         return np.flatnonzero(row)
 
