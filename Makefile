@@ -20,24 +20,24 @@ DEV := $(VENV)/.installed-dev
 DOCS := $(VENV)/.installed-docs
 
 .PHONY: help
-help:  ## what can be made
+help:  ## list these commands
 	@echo "almostsure: damage budgets that hold with probability one"
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 | \2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 | \2/p' Makefile | awk -F'|' '{ printf "%-15s %s\n", $$1, $$2 }'
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter."
 
 .PHONY: demo
-demo: $(CORE)  ## one map, three kinds of promise, and an HTML report
+demo: $(CORE)  ## run the demonstration: one map, three constraints, and an HTML report
 	@mkdir -p out && $(RUN) -m almostsure demo --output out/almostsure-report.html
 	@echo && echo "In this shell the command is found after: . $(VENV)/bin/activate"
 
 .PHONY: test
-test: $(DEV)  ## every test, doctest and documented snippet
+test: $(DEV)  ## run every test, doctest and documented snippet
 	@$(RUN) -m pytest -n $(or $(JOBS),2) $(ARGS)
 
 .PHONY: lint
-lint: $(DEV)  ## ruff, mypy --strict, and the one-way imports
+lint: $(DEV)  ## ruff, mypy --strict, and the contracts about imports
 	@failed=; \
 	$(RUN) -m ruff check $(wildcard $(SOURCES)) || failed=1; \
 	$(RUN) -m ruff format --check $(wildcard $(SOURCES)) || failed=1; \
@@ -51,33 +51,33 @@ format: $(DEV)  ## let ruff repair and format the sources
 	@$(RUN) -m ruff format $(wildcard $(SOURCES))
 
 .PHONY: bench
-bench: $(DEV)  ## each benchmark beside its peer, as ratios, and docs/benchmarks.md of them
+bench: $(DEV)  ## run each benchmark and its peer, and write the ratios into docs/benchmarks.md
 	@$(RUN) scripts/benchmarks_page.py --run $(or $(NAMES),all) $(if $(ARGS),-- $(ARGS))
 
 .PHONY: fuzz
-fuzz: $(DEV)  ## a million random models against plain twins, and 10⁹ shielded steps; resumes where it stopped
+fuzz: $(DEV)  ## compare 10⁶ random models with plain twins, and play 10⁹ shielded steps; resumes where it stopped
 	@$(RUN) tests/fuzz/run.py $(ARGS)
 
 .PHONY: oldest
-oldest:  ## the tests of the core, with the oldest versions that pyproject.toml allows
+oldest:  ## run the core tests with the oldest versions that pyproject.toml allows
 	@sh scripts/oldest.sh $(PYTHON)
 
 .PHONY: mutants
-mutants: $(DEV)  ## whether the tests notice small changes of the code: a random sample, under an hour
+mutants: $(DEV)  ## mutation testing: which small changes of the code no test notices; under an hour
 	@$(PIP) 'cosmic-ray>=8.4' 'pytest-cov>=7'
 	@$(RUN) scripts/mutants.py $(ARGS)
 
 .PHONY: docs
-docs: $(DOCS)  ## the documentation site, in site/
+docs: $(DOCS)  ## build the documentation site, in site/
 	@PYTHONPATH=scripts $(VENV)/bin/zensical build --strict
 	@echo "The documentation is in site/index.html"
 
 .PHONY: pins
-pins:  ## write constraints.txt and requirements*.txt anew, from the newest versions
+pins:  ## update constraints.txt and requirements*.txt to the newest versions
 	@sh scripts/pins.sh $(PYTHON)
 
 .PHONY: clean
-clean:  ## remove environments, caches and what was built
+clean:  ## remove environments, caches and build outputs
 	rm -rf .venv .venv-* build dist site out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

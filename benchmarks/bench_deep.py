@@ -43,8 +43,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=list(deep_learners), default=list(deep_learners))
     parser.add_argument("--model", default=MODEL, help="an example's name, or a file")
     parser.add_argument("--budget", type=int, default=BUDGET, help="the budget")
-    parser.add_argument("--csv", help="write one row a learner and seed there")
-    parser.add_argument("--picture", help="write the learning curves there")
+    parser.add_argument("--csv", help="write one row per learner and seed to this file")
+    parser.add_argument("--picture", help="write the learning curves to this file")
     return parser.parse_args()
 
 

@@ -27,12 +27,12 @@ def main() -> None:
     agent = train_maskable_ppo(mdp, given.budget, total_timesteps=given.steps, seed=given.seed, device=given.device)
     print(f"{agent.damages.size:,} training episodes, with a damage of at most {agent.damages.max(initial=0)}")
 
-    # 2. Evaluate the learnt policy exactly, on every state with every remaining budget.
-    learnt = agent.evaluate()
+    # 2. Evaluate the learned policy exactly, on every state with every remaining budget.
+    learned = agent.evaluate()
     best = asure.solve_policy(mdp, asure.AlmostSure(given.budget))
     random = asure.evaluate(mdp, agent.shield.random_policy(given.budget))
-    share = (learnt.expected_return - random.expected_return) / (best.value - random.expected_return)
-    print(learnt)
+    share = (learned.expected_return - random.expected_return) / (best.value - random.expected_return)
+    print(learned)
     print(f"best return      {best.value:.10g}; random shielded play has {random.expected_return:.10g}")
     print(f"gap closed       {share:.1%}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -19,6 +20,19 @@ def test_the_page_is_written_from_the_results() -> None:
         (benchmarks_page.APPENDIX, benchmarks_page.appendix()),
     ):
         assert file.read_text("utf-8") == made, "run: python scripts/benchmarks_page.py"
+
+
+def test_the_table_of_deep_agents_has_the_stored_results() -> None:
+    page = (BENCHMARKS.parent / "docs" / "deep-agents.md").read_text("utf-8").replace("−", "-")
+    stored = (BENCHMARKS / "results" / "deep.txt").read_text("utf-8")
+    assert numbers(stored)
+    assert numbers(page[page.index("| learner | training episodes") :]) == numbers(stored)
+
+
+def numbers(text: str) -> dict[str, list[float]]:
+    """The numbers in each row of a table of learners, by learner."""
+    rows = re.findall(r"^\| ([^|]*PPO[^|]*) \| (.*)", text, re.MULTILINE)
+    return {name: [float(x.replace(",", "")) for x in re.findall(r"-?\d[\d,.]*(?:e-\d+)?", row)] for name, row in rows}
 
 
 @pytest.fixture

@@ -56,8 +56,11 @@ def test_no_container(tmp_path, monkeypatch):
     assert have is None or have > 0
 
 
-def test_refusing():
+def test_refusing(monkeypatch):
     memory.require(1, "nothing", "")
+    with monkeypatch.context() as full:
+        full.setattr(memory, "available", lambda: 0)
+        memory.require(1000, "a grid of 8 cells", "")
     with pytest.raises(
         NotEnoughMemory, match=r"all of it needs about 1048576.0 GiB of memory; .* is available. Give up."
     ):

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from almostsure.errors import NotEnoughMemory
 
 CGROUP = Path("/sys/fs/cgroup")
+SMALL = 2**16  # bytes that are never refused: what the system says is available is not that exact
 
 
 def available() -> int | None:
-    """The available memory in bytes, or None if the system does not tell."""
+    """The available memory in bytes, or None if the system does not say."""
     return min((limit for limit in (_from_meminfo(), _from_cgroup()) if limit is not None), default=None)
 
 
@@ -51,7 +52,7 @@ def _cached() -> int:
 def require(needed: int, what: str, remedy: str) -> None:
     """Refuse a run that would not fit, before the system kills it halfway."""
     have = available()
-    if have is not None and needed > have:
+    if have is not None and needed > max(have, SMALL):
         raise NotEnoughMemory(f"{what} needs about {show(needed)} of memory; {show(have)} is available. {remedy}")
 
 

@@ -1,4 +1,4 @@
-"""Names of states and actions beside every kind of export: how one gets from a name, or from values, to a number."""
+"""Names in every kind of export: the number of a state is found by its name, or by the values of its variables."""
 
 import shutil
 import subprocess

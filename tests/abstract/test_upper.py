@@ -1,4 +1,4 @@
-"""Upper budgets: questions, words and files."""
+"""``UpperBudget``: look-ups, text and files."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""All engines against each other, Algorithm 1, brute force and Storm, on tens of thousands of models."""
+"""All engines, compared with each other, Algorithm 1, brute force and Storm on tens of thousands of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``MinimalBudget``: questions, files, and its text."""
+"""``MinimalBudget``: look-ups, text and files."""
 
 from __future__ import annotations
 
@@ -204,7 +204,9 @@ def test_the_whole_text():
 def test_text_without_finite_budgets():
     text = repr(minimal_budget(from_transitions([0], [0], [0], [1], [0], [1])))
     assert "no finite budget suffices at the start" in text
-    assert "nowhere a finite budget" in text
+    assert "\n  every state needs ∞\n" in text
+    capped = minimal_budget(from_transitions([0, 1], [0, 0], [1, 0], [1, 1], [0, 0], [2, 2]), cap=1)
+    assert "\n  every state needs more than 1\n" in repr(capped)
 
 
 def test_unknown_needs_are_called_unknown(named):
@@ -214,7 +216,9 @@ def test_unknown_needs_are_called_unknown(named):
     assert "none needs ∞" in text
     lost = minimal_budget(learned(from_transitions([0, 1], [0, 0], [1, 1], [1, 1], [0, 0], [0, 1]), start=0))
     assert "what the start needs is unknown" in repr(lost)
-    assert "for 1 it is unknown" in repr(lost)
+    assert "\n  what states need is unknown\n" in repr(lost)
+    half = from_transitions([0, 1, 2], [0, 0, 0], [0, 2, 2], [1] * 3, [0] * 3, [0, 0, 1])
+    assert "states need 0; for 1 it is unknown" in repr(minimal_budget(learned(half, start=0)))
     assert "no finite" not in repr(lost)
 
 

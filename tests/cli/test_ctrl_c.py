@@ -1,4 +1,4 @@
-"""Ctrl-C, raised at named points and never by the clock: an exit code and words, or JSON, and nothing half-written."""
+"""Ctrl-C, raised at named points and never by the clock: the exit code, the message, and no file half-written."""
 
 from __future__ import annotations
 

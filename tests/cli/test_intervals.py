@@ -1,4 +1,4 @@
-"""Models of which some outcomes may be impossible: nothing claims that less would not do, whoever says it."""
+"""Models some of whose outcomes may be impossible: no command claims that less would not suffice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terminals of 60 columns: no command breaks a word, and nothing but what is to be copied is wider."""
+"""Terminals of 60 columns: no command breaks a word, and only lines that are to be copied are wider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion, the model that a command line names, and what bad names are answered with."""
+"""Shell completion, naming the model, and the errors for wrong names."""
 
 import re
 import subprocess

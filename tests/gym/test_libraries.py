@@ -255,7 +255,7 @@ def test_bad_ledgers_are_refused(tmp_path):
     with pytest.raises(asure.AlmostSureError, match="ledger must be a Ledger or the path of a file"):
         shielded(ledger=3)
     online = asure.OnlineShield("paper", unknown="allow")
-    with pytest.raises(asure.AlmostSureError, match="must not be another Ledger"):
+    with pytest.raises(asure.AlmostSureError, match="must be the OnlineShield's own Ledger, a path or None"):
         ShieldedEnv(to_gymnasium("paper"), online, 1, ledger=Ledger())
 
 

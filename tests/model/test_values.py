@@ -1,15 +1,18 @@
 """Models, budgets, policies and shields are immutable values with keyword-only fields."""
 
+import copy
 import dataclasses
 import importlib
+import pickle
 import pkgutil
 
+import numpy as np
 import pytest
 
 import almostsure
 
 ROOMS = ("model", "budget", "policy", "shield")
-BY_POSITION = {"SecondBudget", "Refill", "Steps", "Automaton", "Monitor", "_Job"}  # short, and mostly written by users
+BY_POSITION = {"SecondBudget", "Refill", "Steps", "Automaton", "Monitor"}  # short, and mostly written by users
 COMPARED = BY_POSITION | {"Cell", "Step", "Explanation", "Logged"}  # those without arrays, field by field
 
 
@@ -25,9 +28,20 @@ def values():
     return sorted((v for v in classes if v.__module__.split(".")[1] in ROOMS), key=lambda v: v.__qualname__)
 
 
-@pytest.mark.parametrize("value", [v for v in values() if v.__name__ != "_Run"], ids=lambda v: v.__name__)
+@pytest.mark.parametrize("value", values(), ids=lambda v: v.__name__)
 def test_values_cannot_be_changed_or_mixed_up(value):
     assert value.__dataclass_params__.frozen
     assert "__slots__" in vars(value)
     assert all(field.kw_only for field in dataclasses.fields(value)) == (value.__name__ not in BY_POSITION)
     assert value.__dataclass_params__.eq == (value.__name__ in COMPARED)
+
+
+@pytest.mark.parametrize("horizon", [None, 5])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_verified_budgets_and_their_copies_are_read_only(horizon, copied):
+    minimal = almostsure.minimal_budget("quicksand", horizon=horizon)
+    for value in (minimal, copied(minimal)):
+        arrays = [value.of_state, value.of_choice, *([value.rank] if horizon is None else value.rises)]
+        assert value.checked
+        assert not any(array.flags.writeable for array in arrays)
+        assert np.array_equal(value.of_choice, minimal.of_choice)

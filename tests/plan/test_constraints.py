@@ -1,4 +1,4 @@
-"""What the numbers of constraints may be."""
+"""Constraints: which numbers they accept, and the errors for all others."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""``solve_policy`` beside independent programmes and the best lottery over all policies."""
+"""``solve_policy``, compared with independent linear programmes and with the best mixture of all policies."""
 
 import itertools
 import math

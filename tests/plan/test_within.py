@@ -18,7 +18,7 @@ from almostsure.testing import mdps
 
 
 def best(mdp, steps, state, left, discount=1.0):
-    """By definition: the best return of so many steps, −∞ where the budget does not suffice."""
+    """By definition: the best return of this many steps, −∞ where the budget does not suffice."""
     if left < 0:
         return -math.inf
     if steps == 0:
@@ -48,7 +48,7 @@ def test_it_is_the_best_of_all_plays(mdp, steps, budget, discount):
 
 
 def least(mdp, steps, state, left):
-    """By definition: the best return of so many steps, and the least length, then damage, that comes with it."""
+    """By definition: the best return of this many steps, and the least length, then damage, that comes with it."""
     if left < 0:
         return -math.inf, 0, 0
     if steps == 0 or mdp.is_terminal()[state]:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 INFINITE = 2**31 - 1
 CHUNK = 1 << 16  # choices per chunk
-SMALL = 200_000  # below so many outcomes NumPy is faster than loading the compiled loop
+SMALL = 200_000  # below this many outcomes NumPy is faster than loading the compiled loop
 
 Find = Callable[[MDP, "MinimalBudget"], tuple[int, int]]
 

@@ -82,18 +82,18 @@ class GrowingBudget:
         If it is interrupted by Ctrl-C, values may be too small until the next call completes the update.
         """
         choice, target = self.mdp.choice(state, action), self.mdp.state(next_state)
-        harm = as_damage(damage)
-        if harm is None:
+        amount = as_damage(damage)
+        if amount is None:
             raise ModelError(f"damage must be an integer 0 … {MAX_DAMAGE}; got {damage!r}", choice=choice)
-        is_new = (target, harm) not in self._outcomes(choice)
+        is_new = (target, amount) not in self._outcomes(choice)
         if is_new:
-            self._added[choice].append((target, harm))
+            self._added[choice].append((target, amount))
             self._leading[target].append(choice)
         if self._unfinished:
             return self._solve_anew()
         if not is_new:
             return ()
-        cost = min(int(self.of_state[target]) + harm, INFINITE)
+        cost = min(int(self.of_state[target]) + amount, INFINITE)
         if cost <= self.of_choice[choice]:
             return ()
         s = self.mdp.choice_state(choice)

@@ -27,7 +27,6 @@ from almostsure.budget.certificate import check_rises
 from almostsure.budget.minimal import INFINITE, Needs
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.files import file_name, load_tensors, must_hold, save_tensors
-from almostsure.model.arrays import frozen
 from almostsure.model.labels import TRAP
 from almostsure.model.mdp import MDP, Ints, Support
 from almostsure.model.source import Model, as_model
@@ -75,6 +74,8 @@ class HorizonBudget(Needs):
 
     def __post_init__(self) -> None:
         Needs.__post_init__(self)
+        for array in (self.of_state, self.of_choice, *self.rises):
+            array.flags.writeable = False
         above = (self.rises.value > self.limit) & (self.rises.value < INFINITE)
         if above.any():
             most = self.rises.value[np.argmax(above)]
@@ -183,7 +184,7 @@ def horizon_budget(mdp: MDP, rises: Rises, steps: int, cap: int | None, settled:
         of_choice[of_choice > cap] = INFINITE
     return HorizonBudget(
         mdp=mdp, horizon=steps, rises=rises, cap=cap, settled=settled,
-        of_state=frozen(of_state), of_choice=frozen(of_choice),
+        of_state=of_state, of_choice=of_choice,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from almostsure.progress import Bar
 
 _NONE: tuple[Ints, Ints, Ints] = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 AT_ONCE = 1 << 16  # sweeps per call of the compiled loop
-SMALL_WORK = 2_000_000  # below so many outcomes times steps NumPy is faster than loading the compiled loop
+SMALL_WORK = 2_000_000  # below this many outcomes times steps NumPy is faster than loading the compiled loop
 
 
 def forced_within(mdp: MDP, horizon: int, cap: int | None) -> HorizonBudget:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,7 +26,7 @@ INFINITE = 2**31 - 1
 """No finite budget suffices; or, if solved with a cap, none up to the cap."""
 NO_CAP = INFINITE - 1
 UNKNOWN = "unknown engine"
-FEW = 4  # up to so many levels are listed
+FEW = 4  # up to this many levels are listed
 STORED = ("of_state", "of_choice", "rank")  # the arrays in files
 
 
@@ -44,6 +44,11 @@ class Needs:
     def __post_init__(self) -> None:
         if self.cap is not None and not 0 <= self.cap <= NO_CAP:
             raise ModelError(f"cap must be 0 … {NO_CAP}, or None; got {self.cap}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are made anew, so that their arrays cannot be changed either."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self) if part.init}
+        return _again, (type(self), parts, self.checked)
 
     @property
     def limit(self) -> int:
@@ -101,6 +106,11 @@ class Needs:
         if self.mdp.unknown is not None:
             return "may lead to an unobserved state, so what it needs is unknown"
         return f"needs ∞{self.mdp.origin.if_positive}"
+
+
+def _again(kind: type[Needs], parts: dict[str, Any], checked: bool) -> Needs:
+    copied = kind(**parts)
+    return copied.verified() if checked else copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -195,12 +205,15 @@ class MinimalBudget(Needs):
         """What the start needs, what the states need, and how this is known."""
         counts = self.histogram()
         stuck = counts.pop(INFINITE, 0)
-        levels = _levels_in_words(list(counts)) if counts else "nowhere a finite budget"
         above = "∞" if self.cap is None else f"more than {self.cap}"
         if stuck and self.mdp.unknown is not None:
             infinite = f"for {stuck:,} it is unknown"
         else:
             infinite = f"{stuck or 'none'} needs {above}" if stuck <= 1 else f"{stuck:,} need {above}"
+        if counts:
+            levels = f"states need {_levels_in_words(list(counts))}; {infinite}"
+        else:
+            levels = f"every state needs {above}" if self.mdp.unknown is None else "what states need is unknown"
         by, proof = "", "verified: never too small"
         if not self.upper_bound:
             by = "solved by the "
@@ -208,7 +221,7 @@ class MinimalBudget(Needs):
         how = self.mdp.origin.how_found
         return (
             self.start_in_words(),
-            f"states need {levels}; {infinite}",
+            levels,
             f"{by}{self.engine}; {proof}{f'; the model was {how}' if how else ''}",
         )
 

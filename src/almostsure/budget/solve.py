@@ -16,7 +16,7 @@ from almostsure.model.mdp import MDP, Support
 from almostsure.model.source import Model, as_model
 from almostsure.progress import Bar
 
-SMALL = 20_000  # up to so many outcomes NumPy is faster than loading the compiler
+SMALL = 20_000  # up to this many outcomes NumPy is faster than loading the compiler
 PATIENCE = 20_000_000  # outcomes that the plain engine examines before the compiled one takes over
 CHECK_RATE = 2e-9  # seconds per outcome for verifying the certificate, about
 BACKENDS = ("auto", "plain", "compiled")

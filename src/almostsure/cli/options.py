@@ -1,4 +1,4 @@
-"""The options that commands share, their completion in the shell, and checks of output paths."""
+"""The options that commands share, checks of output paths, and the shell completion of models and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Task``: one run of a command, with its model; states, actions and budgets from the command line."""
+"""``Task``: one run of a command, with its model; states (with their shell completion), actions and budgets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from almostsure.cli.options import Json, complete_file
 from almostsure.cli.output import described, emit
 from almostsure.errors import AlmostSureError, ArgumentError, FileError, Infeasible, ModelError, UnknownName, nearest
 from almostsure.files import MODELS, STORM
-from almostsure.model.build.damage import TOLD
+from almostsure.model.build.damage import DAMAGE_KEYS
 from almostsure.model.build.environment import GYM, module_and_id
 from almostsure.model.build.examples import example_names
 from almostsure.model.mdp import MDP
@@ -118,7 +118,7 @@ class Task:
     @property
     def is_played(self) -> bool:
         """Whether the model is found by playing an environment that reports its own damage in every step."""
-        return self.name.startswith(GYM) and self.damage in TOLD
+        return self.name.startswith(GYM) and self.damage in DAMAGE_KEYS
 
     @property
     def environment(self) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from almostsure.errors import ArgumentError, ModelError
-from almostsure.model.build.damage import TOLD
+from almostsure.model.build.damage import DAMAGE_KEYS
 from almostsure.model.mdp import Bools
 
 Infos = dict[str, Any]
@@ -97,7 +97,7 @@ class Resets:
 
 def check_columns(infos: Infos, num_envs: int) -> None:
     """Raise ModelError if the damages in infos are not one entry per environment."""
-    for key in TOLD:
+    for key in DAMAGE_KEYS:
         if key in infos and (shape := np.shape(infos[key])) != (num_envs,):
             raise ModelError(
                 f"infos[{key!r}] must hold one number per environment, shape [{num_envs}]; got shape {list(shape)}. "
@@ -117,7 +117,7 @@ def merge_exactly(env: VectorEnv[Any, Any, Any]) -> None:
 
 def _add_info(vector: VectorEnv[Any, Any, Any], infos: Infos, info: Infos, at: int) -> Infos:
     """Gymnasium's method, after columns of damage whose type does not fit have become columns of objects."""
-    for key in TOLD:
+    for key in DAMAGE_KEYS:
         column, value = infos.get(key), info.get(key)
         if column is None and type(value) is int and np.asarray(value).dtype != np.int64:  # too large
             infos[key] = np.full(vector.num_envs, None, object)

@@ -27,7 +27,7 @@ from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, check_columns, info_of, info_of_step, merge_exactly, with_columns
 from almostsure.gym.observation import Form, Shown, show, show_final
 from almostsure.learn.damage import StepDamage, five_values, two_values
-from almostsure.model.build.damage import TOLD, Damage
+from almostsure.model.build.damage import DAMAGE_KEYS, Damage
 from almostsure.model.build.environment import SKIPPING, check_layers
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import Bools
@@ -89,8 +89,8 @@ class DamageTracker(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         if not self._started:
             raise ResetNeeded("call reset() before step()")
         observation, reward, terminated, truncated, info = five_values(self.env.step(action))
-        told = self._damage(self._before, action, observation, reward, terminated, info)
-        damage = check_damage(told, f"after action {action!r}")
+        reported = self._damage(self._before, action, observation, reward, terminated, info)
+        damage = check_damage(reported, f"after action {action!r}")
         self._before, self._remaining = self._copied(observation), self._remaining - damage
         return observation, reward, terminated, truncated, self._info(info, damage)
 
@@ -134,10 +134,10 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
         self._resets = Resets(env)
         merge_exactly(env)
         self._damage = StepDamage(env, damage)
-        if not set(self._damage.keys) <= set(TOLD):
+        if not set(self._damage.keys) <= set(DAMAGE_KEYS):
             raise ArgumentError(
-                f"the damage of a vector must be a function, a rule, or one of {', '.join(map(repr, TOLD))}; got "
-                f"{damage!r}. Wrap each environment in DamageTracker(env, {damage!r})."
+                f"the damage of a vector must be a function, a rule, or one of {', '.join(map(repr, DAMAGE_KEYS))}; "
+                f"got {damage!r}. Wrap each environment in DamageTracker(env, {damage!r})."
             )
         self._budget = None if budget is None else check_budget(budget)
         self._remaining: npt.NDArray[np.int64] = np.zeros(env.num_envs, np.int64)
@@ -167,10 +167,10 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
             if self._damage.function is not None:
                 reached = infos["final_obs"][at] if final is not None and ended[at] else after[at]
                 outcome = self._before[at], played[at], reached, rewards[at], terminated[at]
-                told = self._damage(*outcome, {})
-            elif (told := self._damage.told(row_of(self._damage, infos, final, ended, at))) is None:
+                reported = self._damage(*outcome, {})
+            elif (reported := self._damage.reported(row_of(self._damage, infos, final, ended, at))) is None:
                 raise self._damage.missing(infos, where)
-            damages[at] = check_damage(told, where)
+            damages[at] = check_damage(reported, where)
         # Without _cost, infos["cost"] is the cost of this step, also where an environment was reset.
         keys = [key for key in self._damage.keys if key != "cost" or "_cost" in infos]
         check_resets(infos, ~acting if final is None else ended, *keys)
@@ -302,7 +302,7 @@ def _without_masks(space: Any, budget: int, observe: Form, normalised: bool) -> 
 
 
 def row_of(damage: StepDamage, infos: Infos, final: Infos | None, ended: Bools, at: int) -> dict[str, Any]:
-    """What the infos tell about the damage of one environment's last step, unconverted, with None where nothing."""
+    """What the infos report of the damage of one environment's last step, unconverted, with None where nothing."""
     return {key: info_of_step(infos, final, ended, key, at) for key in damage.keys}
 
 

@@ -400,7 +400,7 @@ def open_ledger(ledger: LedgerOrPath, guard: Guard) -> Ledger:
     own = guard.ledger if isinstance(guard, OnlineShield) else None
     if isinstance(ledger, Ledger):
         if own is not None and ledger is not own:
-            raise ArgumentError("ledger must not be another Ledger than that of an OnlineShield; pass a path, or None.")
+            raise ArgumentError("ledger must be the OnlineShield's own Ledger, a path or None; got another Ledger")
         return ledger
     result = Ledger() if own is None else own
     if ledger is None:

@@ -178,7 +178,7 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         guarded.count_steps(1)
         damage = None
         try:
-            damage = self._damage.told(info)
+            damage = self._damage.reported(info)
             if damage is None and guarded.damage is not None:
                 damage = guarded.damage(before.run[0], chosen, observation, float(reward), bool(terminated))
             seen, point = guarded.place(observation, self.env)

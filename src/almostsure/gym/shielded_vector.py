@@ -337,7 +337,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
                 return column
         each: npt.NDArray[Any] = np.full(self.num_envs, None, object)
         for at in np.flatnonzero(acting).tolist():
-            each[at] = self._damage.told(row_of(self._damage, infos, final, ended, at))
+            each[at] = self._damage.reported(row_of(self._damage, infos, final, ended, at))
         return each
 
     # ------------------------------------------------------------------ actions

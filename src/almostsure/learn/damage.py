@@ -1,4 +1,4 @@
-"""``StepDamage``: the damage of an environment's steps, by a function or a rule, or as its ``info`` tells it.
+"""``StepDamage``: the damage of an environment's steps, computed by a function or a rule, or reported in ``info``.
 
 Wherever nobody said which entry of ``info`` is the damage, both ``info["damage"]`` and ``info["cost"]`` are.  If a step
 has both, they must agree: to prefer one silently could miss damage.  A tracker inside has said it: it writes the damage
@@ -16,7 +16,7 @@ import numpy as np
 
 from almostsure.arguments import as_python
 from almostsure.errors import Blame, ModelError
-from almostsure.model.build.damage import TOLD, Damage, check_reset, damage_function
+from almostsure.model.build.damage import DAMAGE_KEYS, Damage, check_reset, damage_function
 from almostsure.model.build.environment import layers
 from almostsure.model.build.validate import as_damage
 from almostsure.wording import brief
@@ -42,48 +42,48 @@ class StepDamage:
 
     def __init__(self, env: Any, damage: Damage | str | None) -> None:
         self.function: Damage | None = None
-        self.keys: tuple[str, ...] = ("damage",) if _is_tracked(env) else TOLD
+        self.keys: tuple[str, ...] = ("damage",) if _is_tracked(env) else DAMAGE_KEYS
         if isinstance(damage, str) and RULE.search(damage) is None:
             self.keys = (damage,)
         elif damage is not None:
             self.function = damage_function(damage)
 
     def check_reset(self, info: dict[str, Any]) -> None:
-        """Raise ModelError if a reset did damage, as its info tells."""
+        """Raise ModelError if a reset did damage, according to ``info``."""
         check_reset(info, *self.keys)
 
     def __call__(self, before: Any, action: Any, after: Any, reward: Any, terminated: Any, info: Any) -> Any:
-        """The damage of a step, as computed or told; ModelError if it is not told."""
+        """The damage of a step, as computed or reported; ModelError if there is neither."""
         if self.function is not None:
             outcome = before, action, after, reward, terminated
             with Blame(lambda: f"damage failed for {', '.join(map(brief, outcome))}"):
                 return self.function(before, action, after, float(reward), bool(terminated))
-        if (damage := self.told(info)) is None:
+        if (damage := self.reported(info)) is None:
             raise self.missing(info, f"after {'' if before is None else f'{brief(before)}, '}action {action}")
         return damage
 
-    def told(self, info: Mapping[str, Any]) -> Any:
-        """The damage that the info of a step tells, unchecked; None if it tells none, ModelError if it tells two."""
-        told = None
+    def reported(self, info: Mapping[str, Any]) -> Any:
+        """The damage that ``info`` reports, unchecked; None if it reports none, ModelError if it reports two."""
+        reported = None
         for key in self.keys:
-            if (value := info.get(key)) is None or value is told:
+            if (value := info.get(key)) is None or value is reported:
                 continue
-            if told is not None and _number(told) != _number(value):
+            if reported is not None and _number(reported) != _number(value):
                 first, second = self.keys
                 raise ModelError(
                     f"info[{first!r}] and info[{second!r}] must agree, as both may be the damage of a step; got "
-                    f"{as_python(told)!r} and {as_python(value)!r}. Say which it is with damage={first!r} or "
+                    f"{as_python(reported)!r} and {as_python(value)!r}. Say which it is with damage={first!r} or "
                     f"damage={second!r}, here or in a DamageTracker or VectorDamageTracker around the environment."
                 )
-            told = value if told is None else told
-        return told
+            reported = value if reported is None else reported
+        return reported
 
     def most(self, info: Mapping[str, Any]) -> Any:
-        """The largest number that the info of a step tells, for the record of a step that was refused."""
+        """The largest number that the info of a step reports, for the record of a step that was refused."""
         return max((value for key in self.keys if isinstance(value := info.get(key), Real)), default=None)
 
     def missing(self, info: Mapping[str, Any], where: str) -> ModelError:
-        """The error for a step whose info does not tell the damage."""
+        """The error for a step whose ``info`` does not report the damage."""
         return ModelError(
             f"info must hold the damage under {' or '.join(map(repr, self.keys))}; it has "
             f"{sorted(map(str, info)) or 'nothing'} {where}. Pass damage=, a rule or a function of (s, a, s2, r, "
@@ -91,7 +91,7 @@ class StepDamage:
         )
 
 
-def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
+def two_values(result: Any) -> tuple[Any, Any]:
     """The observation and the info of a reset; ModelError if it returned something else."""
     if not isinstance(result, (tuple, list)) or len(result) != 2 or not isinstance(result[1], INFO):
         raise ModelError(f"a reset must return an observation and a dictionary, info; got {brief(result)}. {NEW}")
@@ -126,5 +126,5 @@ def _is_tracked(env: Any) -> bool:
     """Whether a tracker inside wrote the damage; in a vector, it may also be inside each of its environments."""
     if any(type(layer).__module__ == TRACKERS for layer in layers(env)):
         return True
-    inside = getattr(getattr(env, "unwrapped", None), "envs", None)
+    inside: Any = getattr(getattr(env, "unwrapped", None), "envs", None)
     return bool(inside) and all(map(_is_tracked, inside))

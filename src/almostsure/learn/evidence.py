@@ -60,7 +60,7 @@ Ville's inequality it ever reaches 1/α with probability at most α: sampling ma
 order of the samples does not matter.  ∎
 
 A choice that showed more than ⌊1/μ⌋ outcomes refutes μ for certain.  ``learn_minimal_budget`` therefore draws a few
-more samples of choices that showed exactly so many.
+more samples of choices that showed exactly that many.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ RARER = 0.5, 0.2, 0.05  # q, in units of μ
 STAKES = 0.5, 0.1, 0.02  # w
 LARGEST_LOG = 700.0  # logarithms of likelihood ratios are capped here, so that exp does not overflow
 BY_COUNT = 0.25  # the share δ₁/δ of the first rule if both are used
-COMMON_LEVELS = 3  # in most models, most choices have at most so many outcomes
+COMMON_LEVELS = 3  # in most models, most choices have at most this many outcomes
 ZETA_3 = 1.2020569031595943  # Σ 1/k³, rounded up
 
 

@@ -92,7 +92,7 @@ def explore(
         copied, or only slowly.  Random generators other than those of NumPy and ``random`` would repeat their draws:
         let ``set_state`` reseed them.
     seed, resets
-        The environment is reset so many times, with the seeds ``seed``, ``seed + 1``, …  The initial states and their
+        The environment is reset this many times, with the seeds ``seed``, ``seed + 1``, …  The initial states and their
         probabilities are those of these resets.  Starts that none of them showed, and states that only they can reach,
         are not part of the model, whatever ``delta`` is.
     max_states

@@ -84,7 +84,7 @@ class OnlineShield:
         :class:`almostsure.learn.Sampler`, counts, the name of an example or file.  The outcomes of a model are not
         used.
     num_states, actions, initial
-        In place of ``space``, or if the spaces of an environment do not tell: the number of states that can be
+        In place of ``space``, or if the spaces of an environment do not say it: the number of states that can be
         observed, the number of actions of every state (or the ids for each state), and the states in which episodes
         start.  By default the starts are learned, too.
     encode

@@ -23,7 +23,7 @@ from almostsure.shield import Shield
 SAFE, LOST = 0.0, -math.inf
 BUDGET = 2
 PLENTY = 64  # larger budgets count as ∞ where the barriers of all budgets are computed
-MOST_CHOICES = 7  # all small budgets are tried on models with up to so many choices
+MOST_CHOICES = 7  # all small budgets are tried on models with up to this many choices
 
 # ---------------------------------------------------------------------- Lemma 3: the barrier
 

@@ -85,7 +85,7 @@ class Solution:
         if policy.horizon is not None or (there > mdp.is_terminal()).any():
             ends = f"states that all end runs, not {label!r}"
             what = ends if policy.horizon is None else "a policy without a horizon"
-            raise ArgumentError(f"the probability to reach a label can only be computed for {what}.")
+            raise ArgumentError(f"the probability of reaching a label can only be computed for {what}.")
         arrival = mdp.with_reward({label: 1.0})
         same = Policy(
             arrival, choice=policy.choice, probability=policy.probability, budget=policy.budget, rest=policy.rest

@@ -81,7 +81,7 @@ def solve_policy(
     tolerance
         How far apart the bounds may be; relative for values above 1.
     horizon
-        Count only so many steps, for the return and for the damage.  The policy then also depends on the number of
+        Count only this many steps, for the return and for the damage.  The policy then also depends on the number of
         steps left; for ``AlmostSure``, ``solution.within`` has the best returns for every such number.
     everywhere
         For ``AlmostSure``: solve all states and remaining budgets, not only those reachable from the start.  The policy

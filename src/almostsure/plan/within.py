@@ -113,8 +113,8 @@ def _model(mdp: MDP, discount: float, large: bool) -> Model:
     sums = np.where(is_one, 1.0, np.add.reduceat(mdp.probability, mdp.outcome_ptr[:-1].astype(np.int64)))
     probability = mdp.probability / np.repeat(sums, np.diff(mdp.outcome_ptr))
     columns = mdp.choice_ptr, mdp.outcome_ptr, mdp.successor, mdp.damage
-    hurt = np.add.reduceat(probability * mdp.damage, mdp.outcome_ptr[:-1].astype(np.int64))
-    charge = np.where(mdp.is_terminal()[mdp.choice_states()], 0.0, 1.0 + DAMAGE * hurt)
+    mean_damage = np.add.reduceat(probability * mdp.damage, mdp.outcome_ptr[:-1].astype(np.int64))
+    charge = np.where(mdp.is_terminal()[mdp.choice_states()], 0.0, 1.0 + DAMAGE * mean_damage)
     return Model(*columns, probability, gain / sums, charge, discount)
 
 

@@ -107,9 +107,9 @@ def _follow(mdp: MDP, outcome: Ints, remaining: int, seen: Bools, waiting: Waiti
     successor, damage = mdp.successor[outcome].astype(np.int64), mdp.damage[outcome]
     if remaining == OVERSPENT:
         return ascending(successor[~seen[successor]])
-    for harm in ascending(damage[damage > 0]).tolist():
-        if harm <= remaining or overspend:
-            below = max(remaining - harm, OVERSPENT)
-            waiting.setdefault(below, []).append(ascending(successor[damage == harm]))
+    for amount in ascending(damage[damage > 0]).tolist():
+        if amount <= remaining or overspend:
+            below = max(remaining - amount, OVERSPENT)
+            waiting.setdefault(below, []).append(ascending(successor[damage == amount]))
     ahead = successor[damage == 0]
     return ascending(ahead[~seen[ahead]])

@@ -22,7 +22,7 @@ from almostsure.policy.play import likeliest_run
 from almostsure.report.packing import pack
 from almostsure.report.study import SAME, Study
 
-ALL_STATES = 4_000  # models with at most so many states have details for all of them
+ALL_STATES = 4_000  # models with at most this many states have details for all of them
 MOST_LAYERS = 33  # remaining budgets with policy and values
 PER_LEVEL = 6  # sampled states for each minimal budget
 MOST_LEVELS = 60

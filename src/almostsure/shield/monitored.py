@@ -187,9 +187,9 @@ class MonitoredShield:
         for level in self._parts[:-1]:
             places.append(level.states[places[-1]].astype(np.int64))
         target: Ints = after.astype(np.int64)
-        harm = damage
+        seen = damage  # that of the product
         for step, at in zip(self._steps, reversed(places), strict=True):
-            target, harm = step.after(at, actions, target, harm)
+            target, seen = step.after(at, actions, target, seen)
             if (target == UNCLEAR).any():
                 first = int(np.argmax(target == UNCLEAR))
                 raise ModelMismatch(
@@ -207,7 +207,7 @@ class MonitoredShield:
                 "the monitor forbids; no shield allows it",
                 state=int(self._root[place[first]]),
             )
-        return target, harm
+        return target, seen
 
     def _described(self, place: int) -> str:
         return self.space.describe_state(int(self._root[place]))

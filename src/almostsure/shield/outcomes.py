@@ -76,11 +76,11 @@ class Outcomes:
         return next(iter(possible))
 
     def _impossible(self, choice: int, after: int, damage: int | None) -> NoReturn:
-        mdp, harm = self._mdp, "" if damage is None else f" with damage {damage}"
+        mdp, lost = self._mdp, "" if damage is None else f" with damage {damage}"
         unseen = UNSEEN if mdp.origin.counted else ""
         others = [f"action {mdp.action_name(action)!r}" for action in self._explained_by(choice, after, damage)]
         raise ModelMismatch(
-            f"the environment went from {mdp.describe_choice(choice)} to {mdp.describe_state(after)}{harm}, which the "
+            f"the environment went from {mdp.describe_choice(choice)} to {mdp.describe_state(after)}{lost}, which the "
             f"shield's model says is impossible. {unseen}{STALE}{ORDER.format(' or '.join(others)) if others else ''}"
         )
 

@@ -21,7 +21,7 @@ from almostsure.model.arrays import spans
 from almostsure.model.mdp import Bools, Ints
 from almostsure.model.space import Space
 
-DENSE_ANYWAY = 1 << 20  # up to so many entries the table is always dense
+DENSE_ANYWAY = 1 << 20  # up to this many entries the table is always dense
 DENSE_SHARE = 8  # larger ones are dense if at least 1 in DENSE_SHARE entries is a choice
 
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]

@@ -1,10 +1,13 @@
-"""What the user's functions are asked: states of the box, also where a periodic coordinate has left it."""
+"""Users' functions are called with states of the box, also where a periodic coordinate has left it."""
 
 import numpy as np
 import pytest
 
 import almostsure as asure
 from almostsure import Grid, abstract
+from almostsure.abstract.enclosure.evaluate import distance
+from almostsure.abstract.enclosure.inclusion import reachable
+from almostsure.abstract.enclosure.interval import Interval
 from almostsure.errors import ArgumentError, ModelError
 
 WHEEL = Grid([-np.pi], [np.pi], [60], periodic=[0], names=["angle"])
@@ -107,3 +110,15 @@ def test_enclosures_and_arrays_that_do_not_fit_are_refused():
             asure.minimal_budget(abstract(lambda s, a: s, grid, [0], **{word: lambda s: np.zeros(3, bool)}))
     with pytest.raises(ArgumentError, match="actions must be a list of the values that step is given; got 3"):
         abstract(lambda s, a: s, grid, 3)
+
+
+@pytest.mark.parametrize("ends", [(2.0, np.inf), (-np.inf, 2.0), (-np.inf, np.inf), (np.nan, 2.0), (2.0, np.nan)])
+def test_an_interval_without_end_goes_round_and_round(ends):
+    points = np.linspace(-3, 3, 50)
+    assert (distance(WHEEL, 0, Interval(*np.array(ends)[:, None]), Interval(points, points)) == 0).all()
+
+
+def test_where_a_step_overflows_it_may_lead_anywhere():
+    model = abstract(lambda s, a: (np.exp(300 * s[1]), s[1]), Grid([-1, 0], [1, 3], [20, 60], periodic=[0]), [0.0])
+    cell, ahead = model.grid.cell((0.0, 2.363)), np.arange(20) * 60 + 47
+    assert reachable(model, np.full(20, cell), np.zeros(20, int), ahead).all()

@@ -49,7 +49,7 @@ def test_the_training_episodes_are_saved(agent, file, hazard):
     assert repr(silent).endswith("no completed training episodes>")
     one = load_agent(changed(file, arrays={name: values[:1] for name, values in episodes.items()}), hazard)
     assert f"trained on 1 episode, with a damage of at most {agent.damages[0]}>" in repr(one)
-    with pytest.raises(CorruptFile, match="equally many ends, returns and damages"):
+    with pytest.raises(CorruptFile, match="the same number of ends, returns and damages"):
         load_agent(changed(file, arrays={"training.ends": agent.ends}), hazard)
     with pytest.raises(CorruptFile, match="must be one-dimensional arrays of numbers"):
         load_agent(changed(file, arrays={"training.damages": agent.damages[:1].astype(float)}), hazard)

@@ -1,4 +1,4 @@
-"""PPO in all regimes as learners: only the shielded ones never overspend."""
+"""The PPO learners: only the shielded ones never overspend."""
 
 import dataclasses
 import subprocess

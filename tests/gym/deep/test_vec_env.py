@@ -197,6 +197,13 @@ def test_saute_pays_a_penalty_instead_while_overspent():
     assert (envs.record.damages, envs.record.returns) == ([4], [4.0])
 
 
+@pytest.mark.parametrize(("rewards", "penalty"), [((-1.0, 50.0), 1.02), ((-3.0, -1.0), 3.0), ((0.0, 0.0), 1.0)])
+def test_the_default_penalty_of_saute_lets_networks_learn(rewards, penalty):
+    mdp = from_transitions([0, 0], [0, 1], [1, 1], [1, 1], rewards, [0, 0], terminal=[1])
+    pay = SautePPO().regime(mdp, 1).pay
+    assert pay(np.array([5.0, 5.0]), np.array([0, 0]), np.array([0, -1])) == pytest.approx([5.0, -penalty])
+
+
 def test_the_price_of_damage_rises_and_falls():
     price = Price(1, rate=0.5)
     price.learn([3, 5])

@@ -245,6 +245,12 @@ def test_the_penalty_deters_from_overspending():
     assert asure.evaluate(mdp, mild).overspends == 1
 
 
+@pytest.mark.parametrize(("rewards", "penalty"), [((-1.0, 50.0), 51), ((-1.0, -1.0), 2), ((0.0, 0.0), 1)])
+def test_the_default_penalty(rewards, penalty):
+    mdp = asure.from_transitions([0, 0], [0, 1], [1, 1], [1, 1], rewards, [1, 0], terminal=[1])
+    assert SauteQ().rules(playground(mdp)) == {"penalty": penalty}
+
+
 @pytest.mark.parametrize("rewards", [(-1.0, -1.5), (0.0, 0.0)])
 def test_the_default_penalty_is_worse_than_any_step(rewards):
     mdp = asure.from_transitions([0, 0], [0, 1], [1, 1], [1, 1], rewards, [1, 0], terminal=[1])

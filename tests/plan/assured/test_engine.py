@@ -1,4 +1,4 @@
-"""The engine against linear programmes on the unfolded model, exact evaluation, and itself by other methods.
+"""The engine, compared with linear programmes on the unfolded model, with exact evaluation and with other methods.
 
 The twin here shares nothing with the engines: sets by naive fixed points over Python dictionaries, values by HiGHS.
 """
@@ -257,7 +257,7 @@ def agree_on(mdp, budget, discount=1.0, tolerance=1e-8):
 
 
 def with_rewards(mdp, reward):
-    """The same model with other rewards, one an outcome."""
+    """The same model with other rewards, one per outcome."""
     owner = mdp.choice_states()[mdp.outcome_choices()]
     action = mdp.choice_action[mdp.outcome_choices()]
     reward = np.where(mdp.is_terminal()[owner], 0.0, reward)

@@ -1,4 +1,4 @@
-"""A few pairs in fractions: long times cost no digits; what cannot be solved so is left as it was."""
+"""A few pairs solved in fractions: states that are hardly ever left cost no digits; other cases stay unchanged."""
 
 from fractions import Fraction
 

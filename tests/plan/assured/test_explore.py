@@ -1,4 +1,4 @@
-"""Components of pairs: SciPy finds the same, and each comes after all that it leads to."""
+"""Components of pairs: the same as SciPy's, each listed after all those that it leads to."""
 
 import numpy as np
 import pytest

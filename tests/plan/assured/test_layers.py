@@ -1,4 +1,4 @@
-"""The plain engine of the assured policy, where its bounds and its cycles are delicate."""
+"""The plain engine of the assured policy, in cases with delicate bounds or cycles."""
 
 import numpy as np
 import pytest

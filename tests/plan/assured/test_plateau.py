@@ -1,4 +1,4 @@
-"""Large budgets: the same as layer by layer, in the time of small ones."""
+"""Large budgets: the same results as layer by layer, in the time that small budgets take."""
 
 import math
 

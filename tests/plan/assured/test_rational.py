@@ -1,4 +1,4 @@
-"""Bounds beside exact values in rational numbers: thousands of small models, hostile in scale, leaks and cancellation.
+"""Bounds enclose exact values in rational numbers, for thousands of small models with extreme numbers and cycles.
 
 The exact value is that of the stored numbers: a choice's probabilities are the floats divided by their exact sum.  The
 oracle shares nothing with the engine: it enumerates the pairs, and takes the best of all deterministic policies, each

@@ -1,4 +1,4 @@
-"""Ties: beside every policy of small models in fractions, and on grids that can be wandered on for ever."""
+"""Ties: compared with all policies of small models in fractions, and on grids where one can wander for ever."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Whether going on for ever gains or loses, beside exact fractions."""
+"""Whether staying for ever gains or loses, compared with exact fractions."""
 
 import itertools
 from fractions import Fraction

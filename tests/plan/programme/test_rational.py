@@ -1,4 +1,4 @@
-"""Bounds under an expectation constraint beside exact values, on small models that are hostile in every way.
+"""Bounds under an expectation constraint enclose exact values, for small models with extreme numbers and cycles.
 
 The oracle lists all deterministic policies with their exact expected damages and returns.  The best return under a
 limit is a mixture of two of them, or one of them and as many rounds of a cycle that gains as the limit allows.
@@ -167,7 +167,7 @@ def cycles_hardly_left():
 def test_only_a_proved_least_cost_makes_a_limit_infeasible():
     mdp = cycles_hardly_left()
     for limit in (1, 10):
-        with pytest.raises(LimitReached, match=r"not found out whether the limit \d+ can be kept"):
+        with pytest.raises(LimitReached, match=r"not be decided whether the limit \d+ can be kept"):
             solve_policy(mdp, Expected(limit))
     with pytest.raises(Infeasible, match=r"at 0\.1 \(with a finite return\); the least is above 0\.\d+\.") as found:
         solve_policy(mdp, Expected(0.1))

@@ -1,4 +1,4 @@
-"""Bounds under expectation and chance constraints beside exact values in fractions, and limits that do not bind."""
+"""Bounds under expectation and chance constraints, compared with exact fractions; limits that do not bind."""
 
 import itertools
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""``frontier``: three curves in one call, and the same as single solutions."""
+"""``frontier``: three curves in one call, equal to single solutions."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""``suggest_budget``: where more stops paying, and what is said about it."""
+"""``suggest_budget``: where more stops paying, and the text that says so."""
 
 import dataclasses
 import math

@@ -199,12 +199,12 @@ def distance(grid: Grid, axis: int, x: Interval, y: Interval) -> npt.NDArray[np.
     """The distance between intervals of one coordinate, up to whole periods; 0 where nothing is known."""
     back: Any = 0.0  # whole periods
     slack = 0.0
-    if axis in grid.periodic:
-        period = grid.high[axis] - grid.low[axis]
-        turns = np.round((x.low + x.high - y.low - y.high) / 2 / period)
-        back, slack = period * np.where(np.isfinite(turns), turns, 0.0), TURN * period
-    apart: npt.NDArray[np.float64] = np.fmax(x.low - y.high - back, y.low - x.high + back) - slack
-    return np.fmax(apart, 0.0)
+    with np.errstate(all="ignore"):
+        if axis in grid.periodic:  # an interval with an infinite bound meets all others: what comes out is NaN or −∞
+            period = grid.high[axis] - grid.low[axis]
+            back, slack = period * np.round((x.low + x.high - y.low - y.high) / 2 / period), TURN * period
+        apart: npt.NDArray[np.float64] = np.fmax(x.low - y.high - back, y.low - x.high + back) - slack
+        return np.fmax(apart, 0.0)
 
 
 def check_function(abstraction: Abstraction) -> None:

@@ -24,7 +24,7 @@ def known(name: str, *, grid: Grid | None = None, pattern: Pattern = None) -> Ab
     """The abstraction of a known system, with its default grid and patterns unless others are given."""
     if name not in KNOWN:
         raise UnknownName(
-            "system", name, KNOWN, f"Known are {', '.join(KNOWN)}; for others use abstract(step, grid, actions, …)."
+            "system", name, KNOWN, f"There are {', '.join(KNOWN)}; for others use abstract(step, grid, actions, …)."
         )
     system = KNOWN[name]
     chosen = system.get("pattern") if pattern is None else pattern

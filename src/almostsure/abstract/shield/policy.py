@@ -2,7 +2,7 @@
 
 In each cell it plays the pattern with the smallest need to its end, and then reads the next cell.  Its memory is one
 number, the *rest* of the current pattern (−1: none).  Without a goal, its damage is at most the upper budget of the
-start; with a goal, it arrives within so many steps.
+start; with a goal, it arrives within this many steps.
 """
 
 from __future__ import annotations

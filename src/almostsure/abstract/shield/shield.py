@@ -185,14 +185,14 @@ class CellShield:
             self.space.action(int(actions[(actions < 0) | (actions >= self.space.num_actions)][0]))  # raises
         patterns, safe = self.abstraction.patterns, self._safe(cells, left)
         begun = patterns.unpacked(run[2:], cells.size)
-        told, silent = _damages(damage, reached.shape)
+        reported, silent = _damages(damage, reached.shape)
         if silent.any():
             allowed = patterns.actions(safe, begun)[np.arange(cells.size), actions]
-            told[silent] = self._known_damage(cells[silent], reached[silent], (allowed & (left == 0))[silent])
-        wrong = (told < 0) | (told != np.floor(told))  # NaN too
+            reported[silent] = self._known_damage(cells[silent], reached[silent], (allowed & (left == 0))[silent])
+        wrong = (reported < 0) | (reported != np.floor(reported))  # NaN too
         if wrong.any():
-            raise ModelError(f"damage must be a whole number, 0 or more; got {told[np.argmax(wrong)]:g}")
-        now = left - np.minimum(told, INFINITE).astype(np.int64)
+            raise ModelError(f"damage must be a whole number, 0 or more; got {reported[np.argmax(wrong)]:g}")
+        now = left - np.minimum(reported, INFINITE).astype(np.int64)
         bits = patterns.after(safe, begun, actions)
         bad = (now < 0) | ~(bits.any(axis=1) | (self._needs_of(reached) <= now))
         if bad.any():

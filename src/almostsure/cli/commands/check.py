@@ -50,7 +50,10 @@ def check(
         ),
     ],
 ) -> None:
-    """Verify the certificate of a file, in a separate process that loads only the checker and the file readers."""
+    """Verify the certificate of a file, in a separate process that loads only the checker and the file readers.
+
+    For upper budgets of a continuous system, MODEL is the name of the system, such as MountainCar-v0.
+    """
     answer = run_checker(task, result)
     if task.json:
         emit("check", answer.pop("model"), **answer)

@@ -142,7 +142,7 @@ def _evaluated(mdp: MDP, policy: Policy, discount: float, budget: int | None = N
 
 
 def _arrives(task: Task, solution: Solution) -> float | None:
-    """The probability to reach --goal if episodes may also end elsewhere; otherwise None."""
+    """The probability of reaching --goal if episodes may also end elsewhere; otherwise None."""
     mdp, goal = task.mdp, (task.goal or "").strip('"')
     if goal not in mdp.labels or solution.policy.horizon is not None or (mdp.label(goal) >= mdp.is_terminal()).all():
         return None

@@ -243,7 +243,7 @@ def _episodes(arrays: Arrays) -> dict[str, Any]:
     if any(found[name].dtype != kind or found[name].ndim != 1 for name, kind in EPISODES.items()):
         raise ValueError("the training episodes must be one-dimensional arrays of numbers")
     if len({array.size for array in found.values()}) > 1:
-        raise ValueError("the training episodes must have equally many ends, returns and damages")
+        raise ValueError("the training episodes must have the same number of ends, returns and damages")
     return found
 
 

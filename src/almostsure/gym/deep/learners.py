@@ -16,8 +16,8 @@ learner               mask                                     reward           
 ====================  =======================================  ========================  ==========================
 
 Without a mask, actions that a state does not have are still masked.  If the one-step rule would allow no action, it
-allows those with the least worst damage, and may then overspend.  This rule and the penalty of Sauté are those of the
-tabular learners: see :mod:`almostsure.learn.learners.baselines`.
+allows those with the least worst damage, and may then overspend.  This rule is that of the tabular learners: see
+:mod:`almostsure.learn.learners.one_step`.
 The deployed policy is the network on every (state, remaining), sampled or greedy, the one with the larger exact return.
 
 >>> from almostsure.gym.deep import OneStepPPO, ShieldedPPO
@@ -45,7 +45,7 @@ from almostsure.gym.deep.ppo import build, learn
 from almostsure.gym.deep.settings import DEFAULT, Settings
 from almostsure.gym.deep.training_env import of_model
 from almostsure.gym.deep.vec_env import Regime, shielded
-from almostsure.learn.learners.baselines import one_step_mask, saute_penalty
+from almostsure.learn.learners.one_step import one_step_mask
 from almostsure.learn.learners.training import Learner, Training
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
 from almostsure.plan.risk.inside import Risked
@@ -215,7 +215,8 @@ class SautePPO(_PPO):
     Parameters
     ----------
     penalty
-        Per step while overspent; by default that of :func:`almostsure.learn.learners.baselines.saute_penalty`.
+        Per step while overspent; by default a fiftieth of the difference of the model's largest and smallest reward,
+        but no less than any step costs.
 
     Examples
     --------
@@ -231,7 +232,9 @@ class SautePPO(_PPO):
 
     def regime(self, mdp: MDP, budget: int) -> Regime:
         """No mask, and a penalty instead of the reward while overspent."""
-        usual = saute_penalty(float(mdp.reward.min()), float(mdp.reward.max()))
+        # With that of the tabular learners, networks stay where they are.
+        least, most = float(mdp.reward.min()), float(mdp.reward.max())
+        usual = max((most - least) / 50, -least) or 1.0
         penalty = usual if self.penalty is None else self.penalty
         return Regime(mask=available(mdp), pay=lambda rewards, _, remaining: np.where(remaining < 0, -penalty, rewards))
 

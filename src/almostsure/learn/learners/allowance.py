@@ -15,7 +15,7 @@ import numpy.typing as npt
 from almostsure.arguments import check_budget
 from almostsure.budget.solve import minimal_budget
 from almostsure.errors import ArgumentError, ModelMismatch
-from almostsure.learn.learners.baselines import allowed_by, next_damages, with_fallback
+from almostsure.learn.learners.one_step import allowed_by, next_damages, with_fallback
 from almostsure.learn.learners.world import Playground
 from almostsure.learn.online import OnlineShield
 from almostsure.model.arrays import Bools, Floats, Ints
@@ -78,7 +78,7 @@ class Everything(Allowance):
 
 @final
 class OneStep(Allowance):
-    """The one-step mask (:mod:`almostsure.learn.learners.baselines`): of the model, or of the damages seen so far."""
+    """The one-step mask (:mod:`almostsure.learn.learners.one_step`): of the model, or of the damages seen so far."""
 
     def __init__(self, ground: Playground, budget: int) -> None:
         super().__init__(ground, budget)

@@ -64,7 +64,7 @@ def learn_barrier(world: Any, *, steps: int = 100_000, seed: int = 0, max_steps:
     seed
         Seed of the random numbers.
     max_steps
-        Episodes are truncated after so many steps.
+        Episodes are truncated after this many steps.
 
     Raises
     ------

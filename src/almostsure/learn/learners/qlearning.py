@@ -15,7 +15,6 @@ from typing import Any, final
 from almostsure.arguments import check_discount, check_positive, check_real, count, names_right_word, one_of
 from almostsure.errors import ArgumentError, ModelMismatch
 from almostsure.learn.learners.allowance import Allowance, Everything, OneStep, Shielded
-from almostsure.learn.learners.baselines import saute_penalty
 from almostsure.learn.learners.session import PLAIN_WORK, train
 from almostsure.learn.learners.steps import EXPLORE, LearnerRules
 from almostsure.learn.learners.training import Learner, Training
@@ -71,7 +70,7 @@ class ShieldedQ(_Q):
         risk) in the model of its :meth:`almostsure.RiskShield.restrict`; or a function that makes one of these from the
         model or sampler, for each run.
     max_steps
-        Episodes are truncated after so many steps.
+        Episodes are truncated after this many steps.
     explore
         The share of random steps.
     discount
@@ -185,7 +184,8 @@ class SauteQ(_Q):
     Parameters
     ----------
     penalty
-        By default that of :func:`almostsure.learn.learners.baselines.saute_penalty`.
+        Per step while overspent; by default the difference of the largest and smallest reward, but no less than twice
+        what any step costs.
 
     Examples
     --------
@@ -207,8 +207,10 @@ class SauteQ(_Q):
         return ground, Everything(ground, budget)
 
     def rules(self, ground: Playground) -> dict[str, Any]:
-        """The penalty."""
-        return {"penalty": saute_penalty(*ground.rewards) if self.penalty is None else float(self.penalty)}
+        """The penalty: by default no reward compensates it, and no step costs so much that staying overspent pays."""
+        least, most = ground.rewards
+        usual = max(most - least, -2 * least) or 1.0
+        return {"penalty": usual if self.penalty is None else float(self.penalty)}
 
 
 @names_right_word

@@ -98,7 +98,7 @@ def count_outcomes(
 def _counted(
     source: CheckedSampler, choices: Ints, number: int, store: Checkpoint, *, seed: int | None, workers: Any
 ) -> Counts:
-    """The counts of so many samples of each choice, starting from the checkpoint if there is one."""
+    """The counts of this many samples of each choice, starting from the checkpoint if there is one."""
     counts, done = store.begin(seed, {"chunk": 0})
     counter = Counter(source)
     schedule = counter.schedule(choices, np.full(choices.size, number), counts.seed or 0)

@@ -222,12 +222,12 @@ class EnvSampler:
         observation, reward, terminated, truncated, info = five_values(self._env.step(action))
         hint = "" if terminated else SKIPPED
         after = self._state(observation, f"after state {state}, action {action}{hint}")
-        told = self._damage(before, action, observation, reward, terminated, info)
-        damage = as_damage(told)
+        reported = self._damage(before, action, observation, reward, terminated, info)
+        damage = as_damage(reported)
         if damage is None:
-            remedy = " Is a return missing?" if told is None and self._damage.function is not None else ""
+            remedy = " Is a return missing?" if reported is None and self._damage.function is not None else ""
             raise ModelError(
-                f"damage must be an integer 0 … {MAX_DAMAGE}; got {told!r} after state {state}, action {action}."
+                f"damage must be an integer 0 … {MAX_DAMAGE}; got {reported!r} after state {state}, action {action}."
                 f"{remedy}",
                 state=state,
                 action=action,

@@ -28,7 +28,7 @@ import numpy as np
 from almostsure.errors import ModelError, UnknownName
 from almostsure.model.build.environment import layers, wrapper_that_changes
 
-TOLD = ("damage", "cost")  # the keys of damage in the info of an environment
+DAMAGE_KEYS = ("damage", "cost")  # the keys of damage in the info of an environment
 Damage = Callable[[Any, Any, Any, float, bool], Any]  # of (state, action, next state, reward, terminated)
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt,

@@ -251,10 +251,10 @@ def _row(
         )
     if successor not in states:
         raise _without_rows(successor, entries, states)
-    harm = as_damage(value)
-    if harm is None:
+    amount = as_damage(value)
+    if amount is None:
         raise ModelError(f"damages must be integers 0 … 255; got {value!r} at {place}. Scale or round them first.")
-    return _Row(states.index(state), number, states.index(successor), probability, reward, harm, ended)
+    return _Row(states.index(state), number, states.index(successor), probability, reward, amount, ended)
 
 
 def _translate(initial: Any, states: _Labels) -> dict[int, float]:

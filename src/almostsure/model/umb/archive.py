@@ -38,7 +38,7 @@ SMALL = 1 << 20  # bytes; a file below this is read at once
 MANY_MEMBERS = 1 << 16
 SEAL = b"almostsure sha256 "  # the beginning of a seal
 PART = 1 << 22  # bytes read at a time
-UNPACKED, TIMES = 1 << 28, 100  # a compressed file may unpack to so many bytes, or so many times its size
+UNPACKED, TIMES = 1 << 28, 100  # a compressed file may unpack to this many bytes, or this many times its size
 MAGIC = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
 
 Path = str | PathLike[str]

@@ -199,7 +199,7 @@ class Engine:
         )  # fmt: skip
 
     def room(self, use: str, *sizes: int) -> Part:
-        """Arrays for so many positions, choices and entries of a component, reused by the next one with the same use.
+        """Arrays for this many positions, choices and entries of a component, reused by the next one with the same use.
 
         Writing to memory for the first time is slow.
         """

@@ -169,7 +169,7 @@ class Search(NamedTuple):
 
 
 def room_for(size: int) -> Search:
-    """The arrays of the search among so many pairs."""
+    """The arrays of the search among this many pairs."""
     search = Search(*side_by_side(np.uint32, *[size] * 5, size + 1, size + 1))
     search.low.fill(0)
     search.start[0] = 0

@@ -126,10 +126,10 @@ def charges(game, graph, damages, over, per, charge):
         for k in range(graph.ptr[i], graph.ptr[i] if over[graph.state[i]] else graph.ptr[i + 1]):
             c = graph.origin[k]
             if charge[c] == 0.0:  # not computed before, or 0
-                hurt = 0.0
+                mean_damage = 0.0
                 for o in range(outcome_ptr[c], outcome_ptr[c + 1]):
-                    hurt += probability[o] * damages[o]
-                charge[c] = per_step + per_damage * hurt
+                    mean_damage += probability[o] * damages[o]
+                charge[c] = per_step + per_damage * mean_damage
 
 
 @njit(cache=True, error_model="numpy")
@@ -140,7 +140,7 @@ def spend_little(game, bounds, order, play):
     changes; the number of sweeps is limited, more so in large components.
     """
     _, _, ptr, origin, entry_ptr, target = game.graph
-    outcome_ptr, probability, hurt, (start, member) = game.outcome_ptr, game.probability, game.gain, order
+    outcome_ptr, probability, charge, (start, member) = game.outcome_ptr, game.probability, game.gain, order
     ahead = bounds.low  # the expected damage from each pair on, given as zeros
     for i in range(start.size - 1):
         first, size = np.int64(start[i]), np.int64(start[i + 1]) - np.int64(start[i])
@@ -158,7 +158,7 @@ def spend_little(game, bounds, order, play):
                         if target[e] != x:
                             worth += probability[e + shift] * ahead[target[e]]
                             away += probability[e + shift]
-                    worth = (hurt[c] + worth) / away if away > 0.0 else 0.0  # the end
+                    worth = (charge[c] + worth) / away if away > 0.0 else 0.0  # the end
                     if worth < best - LITTLE or (k == old and worth <= best + LITTLE):
                         best, play[x] = worth, k
                 if best < np.inf:

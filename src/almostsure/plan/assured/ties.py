@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 DAMAGE = 1e-6  # steps that a unit of damage counts as
 CLOSE = 1e-8  # tolerance of lengths and of probabilities to end
-AS_LIKELY = 1e-12  # by how much a choice may lower the probability to end
+AS_LIKELY = 1e-12  # by how much a choice may lower the probability of ending
 USUAL_LENGTH = 100_000  # the assumed length of an episode, for a first guess of η
-ROUNDINGS = 64  # η is at least so many roundings of the largest value
+ROUNDINGS = 64  # η is at least this many roundings of the largest value
 LONGEST = 2.0**50  # |ℓ| / c up to which the margin outweighs rounding
 ATTEMPTS = 3  # with smaller and smaller η
 ROUNDS = 4  # of widening until the inequality is proved

@@ -83,7 +83,7 @@ def surely_gains(flow: Flow, choices: Bools, terms: int, potential: Floats) -> b
 
 
 def _units(terms: int) -> float:
-    """The rounding error of a sum over sums of so many terms, relative to its absolute terms."""
+    """The rounding error of a sum over sums of this many terms, relative to its absolute terms."""
     return EPSILON * (4 * terms + 8)
 
 

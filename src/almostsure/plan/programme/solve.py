@@ -66,7 +66,7 @@ def _solve(mdp: MDP, constraint: Expected | Chance, programme: Programme, tolera
             )
         proved = programme.proved_least()
         if proved <= limit:
-            raise LimitReached(f"it was not found out whether the limit {limit:g} can be kept: {APART}")
+            raise LimitReached(f"it could not be decided whether the limit {limit:g} can be kept: {APART}")
         reason = _above_limit(mdp, constraint, least, proved)
         return _assured_or_raise(mdp, constraint, reason, programme.discount, tolerance)
     answer, policy, result = found.answer, found.policy, found.result

@@ -80,7 +80,7 @@ class RiskShield:
     risk
         The probability with which it may take more, 0 … 1.
     horizon
-        Count only so many steps.  The shield then also carries the number of steps left.
+        Count only this many steps.  The shield then also carries the number of steps left.
     tolerance
         How close p̄ must be to the least risk.  A larger tolerance takes less time and allows a little less.
 

@@ -36,7 +36,7 @@ class Sums(NamedTuple):
 
 
 def sums_of(mdp: MDP, *, times: int = 1) -> Sums:
-    """The sums of a model, with so many ``times`` the margin for rounding.
+    """The sums of a model, with this many ``times`` the margin for rounding.
 
     p̄ is computed with twice the margin, and q̄ with once, so that some action always has q̄ ≤ p̄.
     """

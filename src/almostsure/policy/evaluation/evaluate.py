@@ -217,10 +217,10 @@ class _Evaluator:
         layer = self.layers[remaining]
         damage, successor = layer.moves.damage, layer.moves.successor
         after = Values.zeros(damage.size, COLUMNS)
-        for harm in ascending(damage[~layer.stays]).tolist():
-            target = self.layers.get(max(remaining - harm, OVERSPENT))
+        for amount in ascending(damage[~layer.stays]).tolist():
+            target = self.layers.get(max(remaining - amount, OVERSPENT))
             if target is not None:
-                at = np.flatnonzero(~layer.stays & (damage == harm))
+                at = np.flatnonzero(~layer.stays & (damage == amount))
                 after.put(at, target.values.at(target.moves.position(successor[at])))
         layer.solve(after)
 

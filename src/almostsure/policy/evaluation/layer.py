@@ -16,7 +16,7 @@ from almostsure.policy.evaluation.wide import LOST, TINY, UP, Groups, Wide, add,
 
 # The columns of the values of states; those with a discount are only solved if there is one.
 RETURN, DAMAGE, STEPS, ENDS, ENDLESS, DISCOUNTED_RETURN, DISCOUNTED_DAMAGE, COLUMNS = range(8)
-EXACT = 40  # the drift of classes with up to so many states is computed in fractions, if floats cannot decide it
+EXACT = 40  # the drift of classes with up to this many states is computed in fractions, if floats cannot decide it
 
 
 class Number(NamedTuple):

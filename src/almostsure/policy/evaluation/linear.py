@@ -53,8 +53,8 @@ from almostsure.policy.evaluation.wide import (
 )
 
 EPS = 2.0**-52
-ELIMINATED = 16  # systems of up to so many states are eliminated directly
-ELIMINATED_LAST = 300  # up to so many states they are eliminated if refinement is not accurate enough
+ELIMINATED = 16  # systems of up to this many states are eliminated directly
+ELIMINATED_LAST = 300  # up to this many states they are eliminated if refinement is not accurate enough
 STEPS = 8  # the most steps of refinement
 GOOD = 1e-14  # an error, relative to the largest value, that is good enough
 NOTHING = 1e-250  # an absolute error that is always good enough

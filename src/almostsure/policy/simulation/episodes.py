@@ -152,8 +152,8 @@ class Trajectory:
     def _step(self, t: int) -> str:
         before, after = (self.mdp.state_name(int(self.states[at])) for at in (t, t + 1))
         gained = f", reward {self.rewards[t]:.6g}" if self.rewards[t] else ""
-        harm = f", damage {self.damages[t]}" if self.damages[t] else ""
-        return f"{before}  {self.mdp.action_name(int(self.actions[t]))}  {after}{gained}{harm}"
+        lost = f", damage {self.damages[t]}" if self.damages[t] else ""
+        return f"{before}  {self.mdp.action_name(int(self.actions[t]))}  {after}{gained}{lost}"
 
 
 def replay(mdp: MDP, tables: PlayTables, rules: PlayRules, seed: int, episode: int) -> Trajectory:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from almostsure.model.mdp import MDP
 
-MOST_STATES = 1_000_000  # names and variables are exported up to so many states
-MOST_IN_HEADER = 10_000  # a header has names for up to so many states
+MOST_STATES = 1_000_000  # names and variables are exported up to this many states
+MOST_IN_HEADER = 10_000  # a header has names for up to this many states
 LONGEST = 4095  # bytes of a string that every C99 compiler accepts
 PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _.,:;()+=-")
 LINE = 60  # characters of a name per line of C

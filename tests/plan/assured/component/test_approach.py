@@ -1,4 +1,4 @@
-"""Evaluating a policy: steps with a single outcome are crossed at once, beside a dense solve."""
+"""The values of a component by elimination and by sweeps, compared with dense and sparse direct solves."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""One component: who surely leaves it is what the plain twin says, also where many are looked at and not searched."""
+"""One component: which pairs can leave it almost surely, compared with the plain twin, and their first values."""
 
 import numpy as np
 import pytest

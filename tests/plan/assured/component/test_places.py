@@ -1,4 +1,4 @@
-"""End components: those of the plain twin, also where one loss strands everybody, one after the other."""
+"""End components: the same as those of the plain twin, also on chains that lose their states one after the other."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Free maps with slips: many choices look as good, and some of them take for ever."""
+"""Maps with slips and free steps: many choices look equally good, and some of them never arrive."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Small components are settled in compiled code, whatever their rewards are, as other methods settle them."""
+"""Small components are solved in compiled code, with the same results as by other methods."""
 
 import numpy as np
 import pytest

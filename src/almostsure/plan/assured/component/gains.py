@@ -38,7 +38,7 @@ UNPROVED = "the bounds could not be proved in 64-bit numbers. Pass a horizon, or
 FEW = 2_000  # members up to which the policy iteration below is used where all cycles lose, too: it is more accurate
 GAINFUL = 20_000  # the most pairs of a component for which it is decided whether gains and losses cancel out
 MAX_ITERATIONS = 200  # of policy iteration, which may alternate between policies that are equal up to rounding
-NEAR = (64, 8, 1)  # choices that are worse by less than so many rounding errors may be optimal
+NEAR = (64, 8, 1)  # choices that are worse by less than this many rounding errors may be optimal
 EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -288,7 +288,7 @@ class _Iteration:
     def _prove(self, value: Floats, roundings: int) -> Floats:
         """An error bound, verified numerically (see the module's docstring).
 
-        At first, choices that are worse by less than so many ``roundings`` may be optimal.
+        At first, choices that are worse by less than this many ``roundings`` may be optimal.
         """
         margin = self._rounding(value)
         gain = self.constant + self.matrix @ value - value[self.owner]

@@ -245,7 +245,7 @@ def hints(game, members, known, hint, sure):
 
 @njit(cache=True, error_model="numpy")
 def by_worth(members, hint, sure, worths):
-    """Sort members, hints and ``sure`` into so many buckets by hint, the best first; stable within a bucket.
+    """Sort members, hints and ``sure`` into this many buckets by hint, the best first; stable within a bucket.
 
     So members that are adjacent in memory and have about the same value stay adjacent.
     """

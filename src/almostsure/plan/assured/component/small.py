@@ -34,7 +34,7 @@ MEDIUM = 2_000  # the most pairs of a component in which some steps are free
 DEAR = 2e7  # multiplications of an elimination from which other methods are tried
 FIRST_ROUNDS = 24  # sweeps for a first policy
 COST = 2.0  # of a step, where expected steps need not be exact
-NEAR = 4.0  # choices whose value is less by at most so many times half the tolerance may be optimal
+NEAR = 4.0  # choices whose value is less by at most this many times half the tolerance may be optimal
 ROUNDING = 8.0 * EPSILON  # of a step, relative to the largest value
 
 

@@ -13,7 +13,7 @@ from almostsure.plan.assured.steps import NOWHERE
 if TYPE_CHECKING:
     from almostsure.plan.assured.component.component import Component
 
-MANY = 16  # a round must settle at least 1 in so many positions
+MANY = 16  # a round must settle at least 1 in this many positions
 LEVEL = 4e-16  # the relative difference up to which the values of choices count as equal
 
 

@@ -1,9 +1,7 @@
-"""The baselines without a shield, as defined for both tabular and deep learners.
+"""The one-step mask, a baseline without a shield, for tabular and deep learners.
 
-*One-step mask*: an action is allowed if its worst damage in the next step does not exceed the remaining budget; if no
-action is, those with the least worst damage are.  It looks one step ahead, and fails where damage can be forced later.
-
-*Sauté* (Sootla et al., 2022): −penalty replaces the reward of every step after which the budget is overspent.
+An action is allowed if its worst damage in the next step does not exceed the remaining budget; if no action is, those
+with the least worst damage are.  It looks one step ahead, and fails where damage can be forced later.
 """
 
 from __future__ import annotations
@@ -48,11 +46,3 @@ def one_step_mask(mdp: MDP, budget: int) -> Bools:
     """The one-step mask, [budget + 2, num_choices]; the last layer is for overspent budgets."""
     needs = next_damages(mdp)
     return with_fallback(mdp, needs, allowed_by(needs, budget))
-
-
-def saute_penalty(least: float, most: float) -> float:
-    """The default penalty, for rewards between ``least`` and ``most``.
-
-    No reward compensates it, and no negative rewards are so large that staying overspent pays.
-    """
-    return max(most - least, -2 * least) or 1.0

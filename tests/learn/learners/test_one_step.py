@@ -1,10 +1,10 @@
-"""The baselines are the same for tabular and deep learners."""
+"""The one-step mask is the same for tabular and deep learners."""
 
 import numpy as np
 import pytest
 
 import almostsure as asure
-from almostsure.learn.learners.baselines import one_step_mask, saute_penalty
+from almostsure.learn.learners.one_step import one_step_mask
 
 
 @pytest.mark.parametrize("name", ["corridor", "hazard-map", "quicksand"])
@@ -18,9 +18,3 @@ def test_the_one_step_mask_of_tables_and_networks(name):
         rows = mask(states, np.full(states.size, remaining))
         assert np.array_equal(rows[owner, mdp.choice_action], table[layer])
     assert np.logical_or.reduceat(table, mdp.choice_ptr[:-1].astype(np.int64), axis=1).all()
-
-
-def test_the_penalty_is_worse_than_any_step():
-    assert saute_penalty(-1.0, 50.0) == 51
-    assert saute_penalty(-1.0, -1.0) == 2
-    assert saute_penalty(0.0, 0.0) == 1
