@@ -188,6 +188,17 @@ def test_damage_and_cost_that_disagree_are_refused(damage, cost):
             step(env, 1)
 
 
+def test_a_refused_step_counts_with_the_larger_damage():
+    shield = asure.OnlineShield(num_states=1, actions=2, unknown="allow")
+    env = ShieldedEnv(TellsTwo(2, 9), shield, 4)
+    vector = SyncVectorEnv([partial(TellsTwo, 2, 9)] * 2, autoreset_mode=AutoresetMode.DISABLED)
+    for envs in (env, ShieldedVectorEnv(vector, asure.OnlineShield(num_states=1, actions=2, unknown="allow"), 4)):
+        with pytest.raises(ModelError, match="got 2 and 9"):
+            step(envs, 1)
+        assert envs.ledger.worst == 9
+        assert [violation.damage for violation in envs.ledger.violations] == [9]
+
+
 @pytest.mark.parametrize(("damage", "cost"), [(1, 1.0), (True, np.int8(1)), (None, 1), (1, None)])
 def test_damage_and_cost_that_agree_are_counted_once(damage, cost):
     for env in counted(partial(TellsTwo, damage, cost)):

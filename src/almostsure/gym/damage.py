@@ -168,7 +168,7 @@ class VectorDamageTracker(VectorWrapper[Any, Any, Any, Any, Any]):
                 reached = infos["final_obs"][at] if final is not None and ended[at] else after[at]
                 outcome = self._before[at], played[at], reached, rewards[at], terminated[at]
                 reported = self._damage(*outcome, {})
-            elif (reported := reported_by(self._damage, infos, final, ended, at)) is None:
+            elif (reported := self._damage.reported(row_of(self._damage, infos, final, ended, at))) is None:
                 raise self._damage.missing(infos, where)
             damages[at] = check_damage(reported, where)
         # Without _cost, infos["cost"] is the cost of this step, also where an environment was reset.
@@ -301,9 +301,9 @@ def _without_masks(space: Any, budget: int, observe: Form, normalised: bool) -> 
     return show(space, {"remaining": budget}, observe, normalised=normalised, num_actions=0)
 
 
-def reported_by(damage: StepDamage, infos: Infos, final: Infos | None, ended: Bools, at: int) -> Any:
-    """The damage that infos report for the last step of an environment, unconverted; None if they report none."""
-    return damage.reported({key: info_of_step(infos, final, ended, key, at) for key in damage.keys})
+def row_of(damage: StepDamage, infos: Infos, final: Infos | None, ended: Bools, at: int) -> dict[str, Any]:
+    """What the infos report of the damage of one environment's last step, unconverted, with None where nothing."""
+    return {key: info_of_step(infos, final, ended, key, at) for key in damage.keys}
 
 
 def check_resets(infos: Infos, selected: Bools, *keys: str) -> None:

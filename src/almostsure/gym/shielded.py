@@ -193,7 +193,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                 stage = self._follow(before.run, chosen, seen, bool(terminated), damage, float(reward))
         except AlmostSureError:
             self._steps += 1
-            self._write(guarded.note_error(before.run, chosen, damage), "error")
+            reported = self._damage.most(info) if damage is None else damage
+            self._write(guarded.note_error(before.run, chosen, reported), "error")
             raise
         self._stage, self._seen = stage, observation
         self._steps += 1

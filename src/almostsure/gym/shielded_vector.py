@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space, iterate
 from almostsure.arguments import as_python, names_right_word
 from almostsure.errors import AlmostSureError, ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, any_set, merge_exactly, with_columns
-from almostsure.gym.damage import check_resets, reported_by
+from almostsure.gym.damage import check_resets, row_of
 from almostsure.gym.fitting import check_kind, most_steps
 from almostsure.gym.guarded import NO_ACTION, Forbidden, Guarded, LedgerOrPath, StateOf, no_action
 from almostsure.gym.observation import Form, show_final
@@ -337,7 +337,7 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
                 return column
         each: npt.NDArray[Any] = np.full(self.num_envs, None, object)
         for at in np.flatnonzero(acting).tolist():
-            each[at] = reported_by(self._damage, infos, final, ended, at)
+            each[at] = self._damage.reported(row_of(self._damage, infos, final, ended, at))
         return each
 
     # ------------------------------------------------------------------ actions
@@ -389,8 +389,8 @@ class ShieldedVectorEnv(VectorWrapper[Any, Any, Any, Any, Any]):
         self._steps += 1
         for at in np.flatnonzero(acting).tolist():
             reported = None
-            with suppress(LookupError, TypeError, ModelError):  # infos of another form, which is the error
-                reported = reported_by(self._damage, infos, final, ended, at)
+            with suppress(LookupError, TypeError):  # infos of another form, which is the error
+                reported = self._damage.most(row_of(self._damage, infos, final, ended, at))
             self._write(at, self.guarded.note_error(self._one(at), int(actions[at]), reported), "error")
 
     def _infos(self, infos: Infos, selected: Bools, damages: Numbers, executed: Numbers, replaced: Bools) -> Infos:

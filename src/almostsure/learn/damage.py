@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, final
 
 import numpy as np
 
+from almostsure.arguments import as_python
 from almostsure.errors import Blame, ModelError
 from almostsure.model.build.damage import DAMAGE_KEYS, Damage, check_reset, damage_function
 from almostsure.model.build.environment import layers
@@ -70,11 +72,15 @@ class StepDamage:
                 first, second = self.keys
                 raise ModelError(
                     f"info[{first!r}] and info[{second!r}] must agree, as both may be the damage of a step; got "
-                    f"{reported!r} and {value!r}. Say which it is with damage={first!r} or damage={second!r}, here or "
-                    "in a DamageTracker or VectorDamageTracker around the environment."
+                    f"{as_python(reported)!r} and {as_python(value)!r}. Say which it is with damage={first!r} or "
+                    f"damage={second!r}, here or in a DamageTracker or VectorDamageTracker around the environment."
                 )
             reported = value if reported is None else reported
         return reported
+
+    def most(self, info: Mapping[str, Any]) -> Any:
+        """The largest number that the info of a step reports, for the record of a step that was refused."""
+        return max((value for key in self.keys if isinstance(value := info.get(key), Real)), default=None)
 
     def missing(self, info: Mapping[str, Any], where: str) -> ModelError:
         """The error for a step whose ``info`` does not report the damage."""
