@@ -156,15 +156,21 @@ class Shield:
             rows.
         """
         s, left, shape = look_ups(self.mdp, states, remaining)
-        most = np.minimum(left, self._table.highest)
-        result = np.empty((s.size, self.mdp.num_actions), np.bool_)
-        for begin in range(0, s.size, CHUNK):
-            part = slice(begin, begin + CHUNK)
-            here, enough = s[part], most[part] if most.ndim else most
-            if np.count_nonzero(self.minimal.of_state.take(here) > enough):  # faster than any() for few
-                self._refuse_first(s, left)
-            result[part] = self._table.allows(here, enough)
+        if s.size <= CHUNK:
+            result = self._rows(s, left)
+        else:
+            result = np.empty((s.size, self.mdp.num_actions), np.bool_)
+            for begin in range(0, s.size, CHUNK):
+                part = slice(begin, begin + CHUNK)
+                result[part] = self._rows(s[part], left[part] if left.ndim else left, s, left)
         return result if len(shape) == 1 else result.reshape(*shape, self.mdp.num_actions)
+
+    def _rows(self, states: Ints, remaining: Ints, *all_of_them: Ints) -> Bools:
+        """The rows of a mask for validated look-ups, or for some of them."""
+        most = np.minimum(remaining, self._table.highest)
+        if np.count_nonzero(self.minimal.of_state.take(states) > most):  # faster than any() for few
+            self._refuse_first(*(all_of_them or (states, remaining)))
+        return self._table.allows(states, most)
 
     def choices(self, remaining: int) -> Bools:
         """A mask of the choices of the model that are allowed with ``remaining`` left, [num_choices].
