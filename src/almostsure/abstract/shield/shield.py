@@ -267,10 +267,8 @@ class CellShield:
 
     def _starts(self, cell: int, left: int) -> tuple[int, tuple[int, ...]]:
         """The actions that begin a safe pattern, and for each action the rests after it; both as bits."""
-        patterns, safe = (
-            self.abstraction.patterns,
-            self._safe(np.array([cell]), np.array([max(min(left, INFINITE), -1)]))[0],
-        )
+        patterns, enough = self.abstraction.patterns, max(min(left, INFINITE), -1)
+        safe = self._safe(np.array([cell]), np.array([enough]))[0]
         actions, rests = 0, [0] * patterns.num_actions
         for first, rest in zip(patterns.first[safe].tolist(), patterns.rest[safe].tolist(), strict=True):
             actions |= 1 << first

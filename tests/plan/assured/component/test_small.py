@@ -134,3 +134,23 @@ def test_what_takes_long_to_eliminate_is_left_to_others():
         patch.setattr(engine, "PLAIN", 0)
         lower, upper, _ = solved(mdp, 0)
     assert (upper - lower).max() <= 1e-8
+
+
+def test_choices_that_may_lead_to_lost_pairs_do_not_widen_the_band(monkeypatch):
+    """On a path of 400 states with free steps, each may also gamble, half of which ends where nobody leaves."""
+    size, rows = 400, []
+    for s in range(size):
+        rows += [
+            (s, 0, max(s - 1, 0), 0.49, 0, 0),
+            (s, 0, min(s + 1, size - 1), 0.49, 0, 0),
+            (s, 0, size + 2, 0.02, s, 0),
+        ]
+        rows += [(s, 1, size, 1, 0, 0)]
+    rows += [(size, 0, size + 1, 0.5, 0, 0), (size, 0, 200, 0.5, 0, 0), (size + 1, 0, size + 1, 1, -1, 0)]
+    mdp = from_transitions(*zip(*rows, strict=True), terminal=[size + 2])
+    expected = solved(mdp, 0, method="direct")
+    monkeypatch.setattr(engine, "Component", None)
+    monkeypatch.setattr(engine, "PLAIN", 0)
+    found = solved(mdp, 0)
+    assert (found[0] <= expected[1]).all()
+    assert (expected[0] <= found[1]).all()

@@ -323,7 +323,7 @@ def narrow(part, order):
     """
     size, positions = order.size, part.ptr.size - 1
     list_predecessors(part, positions)
-    found, rank = np.empty(size, np.uint32), np.zeros(positions, np.uint32)
+    found, rank = np.empty(size, np.uint32), np.full(positions, -1)
     for _ in range(2):
         waiting = np.zeros(positions, np.bool_)
         for x in order:
@@ -344,7 +344,8 @@ def narrow(part, order):
     for i in range(size):
         x = order[i]
         for e in range(part.entry_ptr[part.ptr[x]], part.entry_ptr[part.ptr[x + 1]]):
-            reach = max(reach, abs(np.int64(rank[part.column[e]]) - i))
+            if rank[part.column[e]] >= 0:  # other positions are not led to by any usable choice
+                reach = max(reach, abs(rank[part.column[e]] - i))
     return order, reach
 
 
@@ -374,11 +375,8 @@ def eliminate(part, order, policy, value):
             if local[column[e]] < 0:
                 return False
             band = max(band, abs(local[column[e]] - i))
-    moves, leak, right = (
-        np.zeros((size, 2 * band + 1)),
-        np.empty(size),
-        np.empty(size),
-    )  # i → j is moves[i, j - i + band]
+    moves = np.zeros((size, 2 * band + 1))  # i → j is moves[i, j - i + band]
+    leak, right = np.empty(size), np.empty(size)
     for i in range(size):
         k = policy[order[i]]
         leak[i], right[i] = leaks[k], constant[k]
