@@ -622,6 +622,8 @@ def test_bad_input_about_random_transitions():
         explore(Slippery(), mu=0.1)
     with pytest.raises(ArgumentError, match="mu must lie strictly between 0 and 1"):
         explore(Slippery(), mu=1.5, delta=0.1)
+    with pytest.raises(ArgumentError, match=r"got 1\. If nothing is random, pass 0\.999"):
+        explore(Slippery(), mu=1, delta=0.1)
     with pytest.raises(ModelError, match="not deterministic"):
         explore(Slippery(0.5))
     with pytest.raises(ArgumentError, match="showed 2 different outcomes, of which no more than 1 can be"):

@@ -265,7 +265,8 @@ def unit(name: str, value: object) -> float:
     """``value`` as a float strictly between 0 and 1."""
     number = check_real(name, value)
     if not 0 < number < 1:
-        raise ArgumentError(f"{name} must lie strictly between 0 and 1; got {number:g}")
+        remedy = ". If nothing is random, pass 0.999" if name == "mu" and number == 1 else ""
+        raise ArgumentError(f"{name} must lie strictly between 0 and 1; got {number:g}{remedy}")
     return number
 
 
