@@ -164,6 +164,11 @@ def test_every_function_names_its_misspelled_arguments(function):
             function(**{f"{name}x": None})
 
 
+def test_self_is_not_an_argument_to_pass():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'selfs'"):
+        EnvSampler(None, selfs=True)
+
+
 @pytest.mark.parametrize("function", [asure.RiskShield, asure.learn_from_logs, EnvSampler, DamageTracker])
 def test_signatures_stay_as_they_are(function):
     assert "kwargs" not in inspect.signature(function).parameters

@@ -89,7 +89,7 @@ def names_right_word(function: F) -> F:
     almostsure.errors.WrongWord: value has no argument gamma: pass discount=
     """
     body = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
-    known = inspect.signature(body).parameters
+    known = {name: kind for name, kind in inspect.signature(body).parameters.items() if name != "self"}
     wrong = {
         given: next(word for name, word in meant.items() if name in known)
         for given, meant in WORDS.items()
