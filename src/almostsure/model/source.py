@@ -102,6 +102,8 @@ def _no_model(thing: object) -> Exception:
     if callable(getattr(thing, "check_upper", None)) or hasattr(thing, "abstraction"):
         return ModelError(CONTINUOUS.format(type(thing).__name__))
     remedy = f". {ENVIRONMENT}" if hasattr(thing, "observation_space") else ""
+    if callable(getattr(thing, "sample", None)):
+        remedy = ". Learn the model of a sampler: learn_minimal_budget(sampler, mu=, delta=).mdp."
     remedy = ". Its model is its attribute mdp." if isinstance(getattr(thing, "mdp", None), MDP) else remedy
     return ArgumentError(f"a model must be an MDP, an example's name or a path; got {type(thing).__name__}{remedy}")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import almostsure as asure
+from almostsure.errors import ArgumentError
 from almostsure.gym.deep import LagrangianPPO, Settings, ShieldedPPO, deep_learners
 from almostsure.learn.comparison.compare import compare
 
@@ -76,6 +77,13 @@ def test_a_small_run_of_the_benchmark(tmp_path):
     assert "shielded: never over budget: True" in done.stdout
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 1 + 3
     assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("learner", [*deep_learners.values(), ShieldedPPO(risk=0.1)], ids=lambda learner: learner.name)
+def test_deep_learners_need_a_model(learner):
+    coin = asure.learn.FunctionSampler(lambda s, a, rng: (1, 0.0, 0), 2, 1, terminal=[1])
+    with pytest.raises(ArgumentError, match=r"got FunctionSampler\. Learn the model of a sampler: "):
+        compare(coin, 0, learner, steps=10, seeds=1)
 
 
 def test_with_a_risk_the_policy_stays_within_it():

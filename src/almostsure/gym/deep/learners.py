@@ -47,7 +47,9 @@ from almostsure.gym.deep.training_env import of_model
 from almostsure.gym.deep.vec_env import Regime, shielded
 from almostsure.learn.learners.one_step import one_step_mask
 from almostsure.learn.learners.training import Learner, Training
+from almostsure.learn.sampling.samplers import CheckedSampler
 from almostsure.model.mdp import MDP, Bools, Floats, Ints
+from almostsure.model.source import as_model
 from almostsure.plan.risk.inside import Risked
 from almostsure.plan.risk.shield import RiskShield
 from almostsure.policy.policy import Policy
@@ -64,6 +66,11 @@ def run(
     on.env.finish()
     policy = deployed(ppo, mdp, budget, regime, on.env.features)
     return Training(policy=policy, restricted_steps=on.env.restricted_steps, **on.record.columns())
+
+
+def model_of(world: Any) -> MDP:
+    """The model that a learner was given; ``compare`` gives it a checked sampler where there is none."""
+    return as_model(world.sampler if isinstance(world, CheckedSampler) else world)
 
 
 def deployed(ppo: Any, mdp: MDP, budget: int, regime: Regime, features: Features) -> Policy:
@@ -129,6 +136,7 @@ class _PPO(ABC):
 
     def train(self, mdp: MDP, budget: int, *, steps: int, seed: int) -> Training:
         """Train for ``steps`` steps."""
+        mdp = model_of(mdp)
         regime = self.regime(mdp, budget)
         return run(mdp, budget, regime, self.settings, steps=steps, seed=seed, features=self.features)
 
@@ -165,6 +173,7 @@ class ShieldedPPO(_PPO):
         """Train for ``steps`` steps."""
         if not self.risk:
             return super().train(mdp, budget, steps=steps, seed=seed)
+        mdp = model_of(mdp)
         inside = RiskShield(mdp, budget, self.risk).restrict()
         rows = Features(mdp, budget, states=self.features)(inside.states, inside.remaining)
         features = np.column_stack([rows, inside.risk, np.minimum(inside.risk / self.risk, 1.0)])
