@@ -231,7 +231,13 @@ def _rebuild(
     _check_sizes(settings, arrays)
     on = training_env(source, int(strings["budget"]), settings, features=features)
     ppo = build(on, seed=None, device=device, policy_kwargs=policy_kwargs)
-    ppo.policy.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+    try:
+        ppo.policy.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+    except RuntimeError as error:  # one line per difference, after a headline
+        first = (str(error).splitlines()[1:2] or [str(error)])[0].strip().rstrip(".")
+        raise ValueError(
+            f"{first}. Pass the model or environment of the training, not one for the other, and its policy_kwargs."
+        ) from error
     if not all(bool(torch.isfinite(value).all()) for value in ppo.policy.state_dict().values()):
         raise ValueError("a parameter is not finite")
     return replace(agent_of(ppo, on), **episodes)
