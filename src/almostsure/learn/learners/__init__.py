@@ -13,6 +13,7 @@ from almostsure.learn.learners.qlearning import (
     as_learner,
     learners,
 )
+from almostsure.learn.learners.training import Training
 
 __all__ = [
     "Barrier",
@@ -20,6 +21,7 @@ __all__ = [
     "MaskedQ",
     "SauteQ",
     "ShieldedQ",
+    "Training",
     "UnconstrainedQ",
     "as_learner",
     "learn_barrier",
