@@ -238,9 +238,9 @@ def test_the_plot_has_a_panel_for_each_measure(small):
     ("learners", "error", "match"),
     [
         ("sheilded", UnknownName, "unknown learner 'sheilded'. Did you mean 'shielded'"),
-        ([ShieldedQ()] * 2, ArgumentError, "with different names"),
+        ([ShieldedQ()] * 2, ArgumentError, r"with different names; got .*\. Pass name= to tell them apart\.$"),
         ([], ArgumentError, "one or more"),
-        ([ShieldedQ], ArgumentError, "must be a name or have name and train"),
+        ([ShieldedQ], ArgumentError, "have name and train.* Pass an instance: ShieldedQ"),
         (3, ArgumentError, "learners must be names or learners; got 3"),
     ],
 )

@@ -242,6 +242,6 @@ def test_a_rare_outcome_is_not_a_contradiction(tmp_path):
 def test_without_an_identity_there_is_no_checkpoint(tmp_path):
     rng = np.random.default_rng(0)
     sampler = FunctionSampler(lambda s, a, _: (0, rng.random(), 0), 1, 1)
-    with pytest.raises(ArgumentError, match=r"it holds an object of numpy\.random.*Generator, which .*identity="):
+    with pytest.raises(ArgumentError, match=r"it holds an object of numpy\.random.*Generator\. Name .*identity"):
         count_outcomes(sampler, 5, checkpoint=tmp_path / "run")
     assert count_outcomes(sampler, 5, checkpoint=tmp_path / "run", identity="mine").total == 5

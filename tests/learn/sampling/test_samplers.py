@@ -85,6 +85,8 @@ def test_other_ways_to_fail():
         count_outcomes(Broken(), 1)
     with pytest.raises(ModelError, match="must be a model, an environment or have num_states, actions and sample"):
         count_outcomes(lambda s, a: (s, 0, 0), 1)
+    with pytest.raises(ModelError, match=r"got the class Pair\. Pass an instance: Pair\(\)\.$"):
+        count_outcomes(Pair, 1)
     with pytest.raises(UnknownName, match="Did you mean 'paper'"):
         count_outcomes("papr", 1)
 

@@ -194,7 +194,8 @@ def _chosen(given: str | Learner | Iterable[str | Learner] | None) -> list[Learn
     chosen = [as_learner(one) for one in several]
     names = [learner.name for learner in chosen]
     if not chosen or len(set(names)) < len(names):
-        raise ArgumentError(f"learners must be one or more, with different names; got {names}")
+        remedy = " Pass name= to tell them apart." if chosen else ""
+        raise ArgumentError(f"learners must be one or more, with different names; got {names}.{remedy}")
     return chosen
 
 

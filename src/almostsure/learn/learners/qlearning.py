@@ -272,8 +272,9 @@ def as_learner(given: object) -> Learner:
     if isinstance(given, str):
         one_of("learner", given, learners)
         return learners[given]
-    if not isinstance(given, Learner) or isinstance(given, type):
-        raise ArgumentError(
-            f"a learner must be a name or have name and train(world, budget, steps=, seed=); got {given!r}"
-        )
+    rule = "a learner must be a name or have name and train(world, budget, steps=, seed=)"
+    if isinstance(given, type):
+        raise ArgumentError(f"{rule}; got the class {given.__name__}. Pass an instance: {given.__name__}().")
+    if not isinstance(given, Learner):
+        raise ArgumentError(f"{rule}; got {given!r}")
     return given

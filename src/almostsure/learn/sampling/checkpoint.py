@@ -61,9 +61,9 @@ class Checkpoint:
             raise ArgumentError(f"checkpoint_seconds must be 0 or more; got {seconds!r}")
         if path is not None and source.identity is None:
             raise ArgumentError(
-                "the sampler of a checkpoint must have an identity, and none can be computed for this one: it holds "
-                f"{obstacle_in(source.sampler)}, which cannot be read. Name the sampler with identity='…', and change "
-                "the name whenever the sampler changes."
+                "the sampler of a checkpoint must have an identity, and none can be computed for this one, because it "
+                f"holds {obstacle_in(source.sampler)}. Name the sampler with identity='…', and change the name "
+                "whenever the sampler changes."
             )
         self.run = {"sampler": str(source.identity), **run}
         self.lengths: npt.NDArray[np.int64] | None = None  # [num_choices] samples of the present round, if any

@@ -159,13 +159,15 @@ def as_sampler(sampler: Any, *, identity: str | None = None) -> CheckedSampler:
         return CheckedSampler(
             sampler=mdp, space=mdp.space, model=mdp, max_damage=mdp.max_damage, identity=mdp.fingerprint
         )
-    if not hasattr(sampler, "sample"):
+    if isinstance(sampler, type) or not hasattr(sampler, "sample"):
         remedy = "Wrap a function in FunctionSampler, a Gymnasium environment in EnvSampler."
         if isinstance(getattr(sampler, "mdp", None), MDP):
             remedy = "Its model is its attribute mdp."
+        got = type(sampler).__name__
+        if isinstance(sampler, type):
+            got, remedy = f"the class {sampler.__name__}", f"Pass an instance: {sampler.__name__}()."
         raise ModelError(
-            f"a sampler must be a model, an environment or have num_states, actions and sample; got "
-            f"{type(sampler).__name__}. {remedy}"
+            f"a sampler must be a model, an environment or have num_states, actions and sample; got {got}. {remedy}"
         )
     own = identity or getattr(sampler, "identity", None) or identity_of(sampler)
     return CheckedSampler(
