@@ -166,6 +166,19 @@ def test_models_may_name_such_ends():
     assert env.ledger.worst <= 1
 
 
+def test_no_names_are_compared_when_an_episode_ends(mdp, monkeypatch):
+    env = ShieldedEnv(to_gymnasium(mdp), asure.Shield(asure.minimal_budget(mdp)), 0)
+
+    def slow(*_):
+        raise AssertionError("the search for similar names is slow in large models")
+
+    monkeypatch.setattr("almostsure.errors.nearest", slow)
+    (_, info), ended = env.reset(seed=0), False
+    while not ended:
+        *_, ended, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+    assert env.ledger.episodes == 1
+
+
 def test_an_end_that_the_model_does_not_have_is_an_error():
     mdp = asure.from_function(
         lambda s, orders: [(0.5, min(max(s - w, 0) + 2 * orders, 2), 1.0, max(w - s, 0)) for w in (1, 2)],

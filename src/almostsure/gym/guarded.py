@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from operator import index
 from os import PathLike
 from typing import Any, Literal, final
@@ -205,9 +206,8 @@ class Guarded:
         reached = space.outcomes(state, action) if isinstance(space, MDP) and end is not None else []
         if end is not None and (terminal is None or end in (outcome.next_state for outcome in reached)):
             return end
-        ended, name = seen, str(Ended(space.state_name(seen)))
-        with contextlib.suppress(UnknownName):  # the model may have two states with this observation, one of them final
-            ended = space.state(name)
+        name = str(Ended(space.state_name(seen)))
+        ended = self._named_ends.get(name, seen)
         if terminal is None or terminal[ended]:
             return ended
         raise ModelMismatch(
@@ -216,6 +216,12 @@ class Guarded:
             f"episodes end there and others continue, add a state without actions named {name!r} to the model, or "
             "pass state_of."
         )
+
+    @cached_property
+    def _named_ends(self) -> dict[str, int]:
+        """By name: the final states of a model that may have another state with the same observation."""
+        prefix = str(Ended(""))
+        return {name: state for state, name in enumerate(self.space.state_names or ()) if name.startswith(prefix)}
 
     def _check_continues(self, state: int) -> None:
         """Raise if exploration observed this state only at the end of episodes."""
