@@ -7,8 +7,8 @@ from gymnasium.spaces import Discrete
 from gymnasium.wrappers import TimeLimit, TransformAction
 
 import almostsure as asure
-from almostsure.errors import ModelError
-from almostsure.gym import DamageTracker, ShieldedEnv, environment_names, ready, to_gymnasium
+from almostsure.errors import ArgumentError, ModelError
+from almostsure.gym import DamageTracker, ShieldedEnv, ShieldedVectorEnv, environment_names, ready, to_gymnasium
 from almostsure.testing import check_shielded_env
 
 from .gym.made import shield_of
@@ -34,6 +34,13 @@ def test_environments_of_this_package_pass(name):
 def test_wrappers_around_the_shield_pass(forbidden):
     checked = check_shielded_env(TimeLimit(rivers(forbidden=forbidden), 30))
     assert (checked.budget, checked.worst) == (3, 3)
+
+
+def test_a_vector_is_refused():
+    envs = gymnasium.make_vec("almostsure/HazardMap-v0", num_envs=2)
+    shield = shield_of(asure.example("hazard-map"))
+    with pytest.raises(ArgumentError, match="got ShieldedVectorEnv, a vector of them. Check a ShieldedEnv around one"):
+        check_shielded_env(ShieldedVectorEnv(envs, shield, 3))
 
 
 def test_other_environments_pass():

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gymnasium.spaces import Discrete
 
 from almostsure.arguments import check_budget, names_right_word
-from almostsure.errors import AlmostSureError, ModelError, ModelMismatch, NoSafeAction
+from almostsure.errors import AlmostSureError, ArgumentError, ModelError, ModelMismatch, NoSafeAction
 from almostsure.gym.shielded import shielded_in
 
 Mask = npt.NDArray[np.bool_]
@@ -78,6 +78,11 @@ def check_shielded_env(env: Any, *, episodes: int = 20, steps: int = 200, seed: 
 
 
 def _check_actions(env: Any) -> None:
+    if hasattr(env, "single_action_space"):
+        raise ArgumentError(
+            f"env must be one environment; got {type(env).__name__}, a vector of them. Check a ShieldedEnv around one "
+            "of them, with the same shield and budget."
+        )
     if not isinstance(env.action_space, Discrete) or env.action_space.start != 0:
         _fail("mask not aligned", f"the action space must be Discrete, from 0; it is {env.action_space}")
     if not env.has_wrapper_attr("action_masks"):
