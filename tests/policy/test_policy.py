@@ -471,7 +471,7 @@ def test_long_tables_are_cut():
     count = 100
     mdp = from_transitions(range(99), [0] * 99, range(1, 100), [1] * 99, [0] * 99, [0] * 99, terminal=[99])
     policy = Policy.from_table(mdp, np.zeros((21, count), np.int64))
-    assert "… and 76 more states" in str(policy)
+    assert "… and 76 more states, 13 more columns" in str(policy)
     assert "20 left" in str(policy)
     assert "10 left" not in str(policy)
 

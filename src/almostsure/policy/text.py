@@ -8,6 +8,7 @@ from almostsure.model.mdp import MDP, Floats
 from almostsure.model.show.html import card, text_map
 from almostsure.model.show.html import table as html_table
 from almostsure.policy.policy import Policy
+from almostsure.wording import counted
 
 MOST_STATES = 24
 MOST_LAYERS = 8
@@ -57,13 +58,14 @@ def _sign(mdp: MDP, shares: Floats, state: int) -> str:
 
 
 def _content(policy: Policy) -> tuple[list[str], list[list[str]], str]:
-    """The head and the rows of the table, and a note about the states that it leaves out."""
+    """The head and the rows of the table, and a note about what it leaves out."""
     mdp = policy.mdp
     states, layers = range(min(mdp.num_states, MOST_STATES)), _shown_layers(policy)
     head = ["state", *(_title(policy, layer) for layer in layers)]
     body = [[mdp.state_name(s), *(_cell(policy, s, layer) for layer in layers)] for s in states]
-    more = mdp.num_states - len(states)
-    return head, body, f"… and {more:,} more states" if more else ""
+    cut = {"more state": mdp.num_states - len(states), "more column": policy.layers_per_block - len(layers)}
+    more = ", ".join(counted(number, what) for what, number in cut.items() if number)
+    return head, body, f"… and {more}" if more else ""
 
 
 def _shown_layers(policy: Policy) -> list[int]:
