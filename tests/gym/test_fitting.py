@@ -151,6 +151,9 @@ def test_observations_that_are_not_states_need_state_of():
     example = r"state_of=lambda observation, env: tuple\(observation\)"
     with pytest.raises(ArgumentError, match=rf"that returns the state, such as {example}, or learn"):
         ShieldedEnv(gymnasium.make("CartPole-v1"), shield_of(asure.example("paper")), 1)
+    nameless = asure.from_transitions([0], [0], [1], [1], [0], [0], terminal=[1], action_names=["left", "right"])
+    with pytest.raises(ArgumentError, match=r"the state, by number \(those of the model have no names\), or learn"):
+        ShieldedEnv(gymnasium.make("CartPole-v1"), shield_of(nameless), 1)
     shown = gymnasium.spaces.Dict({"at": gymnasium.spaces.Discrete(3), "day": gymnasium.spaces.Discrete(2)})
     named = gymnasium.wrappers.TransformObservation(to_gymnasium("paper"), dict, shown)
     with pytest.raises(ArgumentError, match=r"env: \(observation\['at'\], observation\['day'\]\), or learn"):

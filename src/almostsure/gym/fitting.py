@@ -95,6 +95,7 @@ def count_observations(space: Space, env: Any, observations: Any) -> int:
     if size is None:
         example = state_of_example(observations.spaces if isinstance(observations, Dict) else None)
         returns = "by number or name" if loaded else f"such as {example}"
+        returns = "by number (those of the model have no names)" if space.state_names is None else returns
         raise ArgumentError(
             f"observations must be states of the model; the observation space is {observations}.{loaded} "
             f"{'Or pass' if loaded else 'Pass'} state_of, a function of (observation, env) that returns the state, "
