@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import almostsure
+import almostsure.abstract
 from almostsure.errors import CorruptFile, FileError
-from almostsure.files import save_tensors
-from almostsure.model.files import load
+from almostsure.files import save_tensors, tensors_kind
+from almostsure.model.files import READERS, load
 from almostsure.model.source import as_model
 
+from ..kinds import KINDS, Kind, ledgers, models, tables
 from .umb.members import example
 
 
@@ -52,7 +57,19 @@ def test_other_files_with_the_ending_of_tensors_are_corrupt_models(tmp_path: Pat
             load(tmp_path / "odd.umb")
 
 
-def test_readers_exist_for_all_that_is_saved() -> None:
-    import almostsure
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind not in (models, tables, ledgers)], ids=lambda kind: kind.__name__
+)
+def test_every_kind_of_file_has_a_reader(tmp_path: Path, kind: Callable[[], Kind]) -> None:
+    path = tmp_path / "thing.safetensors"
+    kind().write(path)
+    with pytest.raises(FileError, match=re.escape(f"not a model. Read it with {READERS[str(tensors_kind(path))]}.")):
+        load(path)
 
-    assert all(callable(getattr(almostsure, name).load) for name in ("MinimalBudget", "Shield", "Policy"))
+
+def test_readers_exist() -> None:
+    homes = [almostsure, *(getattr(almostsure, name) for name in ("abstract", "budget", "learn", "plan", "shield"))]
+    for reader in {**READERS, "deep agent": "learn_minimal_budget(…)"}.values():  # load_agent needs an extra
+        name, _, method = reader.partition("(")[0].partition(".")
+        home = next(home for home in homes if hasattr(home, name))
+        assert callable(getattr(getattr(home, name), method) if method else getattr(home, name))

@@ -21,6 +21,19 @@ from almostsure.model.umb.own import parameters_of, read_own
 from almostsure.model.umb.write import write_umb
 
 WRITTEN = (".umb", ".drn")  # endings of models that can be written
+READERS = {  # of other kinds of files of almostsure
+    "budget": "MinimalBudget.load(path, mdp)",
+    "shield": "Shield.load(path, mdp)",
+    "policy": "Policy.load(path, mdp)",
+    "horizon budget": "HorizonBudget.load(path, mdp)",
+    "horizon shield": "HorizonShield.load(path, mdp)",
+    "risk shield": "RiskShield.load(path, mdp)",
+    "learning shield": "OnlineShield.load(path, space)",
+    "sampling checkpoint": "learn_minimal_budget(…, checkpoint=path) or count_outcomes(…, checkpoint=path)",
+    "deep agent": "load_agent(path, source)",
+    "upper": "UpperBudget.load(path, abstraction)",
+    "cell policy": "CellPolicy.load(path, abstraction)",
+}
 
 
 def save(mdp: MDP, path: Path, *, relay: bool = False) -> None:
@@ -136,8 +149,9 @@ def _check_ending(path: Path) -> None:
     if name.endswith(MAPS):
         raise FileError(f"{os.fspath(path)} must be read with from_map(Path(…)), if it is a map.", path=path)
     if (kind := tensors_kind(path)) is not None:
-        reader = f"{'MinimalBudget' if kind == 'budget' else kind.capitalize()}.load(path, mdp)"
-        raise FileError(f"{os.fspath(path)} holds a {kind}, not a model. Read it with {reader}.", path=path)
+        what = "upper budgets" if kind == "upper" else f"a {kind}"
+        remedy = f" Read it with {READERS[kind]}." if kind in READERS else ""
+        raise FileError(f"{os.fspath(path)} holds {what}, not a model.{remedy}", path=path)
 
 
 def _check_written(path: Path) -> None:
