@@ -77,6 +77,17 @@ def test_an_agent_of_an_environment(hazard, tmp_path):
     agent.save(tmp_path / "agent")
     assert load_agent(tmp_path / "agent", make()).policy() == agent.policy()
     assert load_agent(tmp_path / "agent", make).policy() == agent.policy()
+    with pytest.raises(CorruptFile, match="this source: it was trained in an environment; pass that"):
+        load_agent(tmp_path / "agent", hazard)
+    train_maskable_ppo(hazard, 2, total_timesteps=64, settings=quick).save(tmp_path / "other")
+    with pytest.raises(CorruptFile, match="this source: it was trained on a model; pass that"):
+        load_agent(tmp_path / "other", make)
+
+
+def test_another_network(hazard, tmp_path):
+    quick = Settings(n_envs=4, n_steps=16, batch_size=32, n_epochs=1)
+    agent = train_maskable_ppo(hazard, 2, total_timesteps=64, settings=quick, policy_kwargs={"net_arch": [8, 8]})
+    agent.save(tmp_path / "agent")
     with pytest.raises(CorruptFile, match=r"this source: size mismatch for .*\. Pass the model or environment of the"):
         load_agent(tmp_path / "agent", hazard)
 

@@ -227,6 +227,8 @@ def _rebuild(
     source: Source, arrays: Arrays, strings: dict[str, str], device: str, policy_kwargs: Mapping[str, Any] | None
 ) -> DeepAgent:
     settings, features = Settings.from_json(strings["settings"]), arrays.pop(FEATURES, None)
+    if (features is None) != (isinstance(source, gymnasium.Env) or callable(source)):
+        raise ValueError(f"it was trained {'in an environment' if features is None else 'on a model'}; pass that")
     episodes = _episodes(arrays)
     _check_sizes(settings, arrays)
     on = training_env(source, int(strings["budget"]), settings, features=features)
@@ -235,9 +237,7 @@ def _rebuild(
         ppo.policy.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
     except RuntimeError as error:  # one line per difference, after a headline
         first = (str(error).splitlines()[1:2] or [str(error)])[0].strip().rstrip(".")
-        raise ValueError(
-            f"{first}. Pass the model or environment of the training, not one for the other, and its policy_kwargs."
-        ) from error
+        raise ValueError(f"{first}. Pass the model or environment of the training, and its policy_kwargs.") from error
     if not all(bool(torch.isfinite(value).all()) for value in ppo.policy.state_dict().values()):
         raise ValueError("a parameter is not finite")
     return replace(agent_of(ppo, on), **episodes)

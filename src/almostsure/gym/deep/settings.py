@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, final
 
-from almostsure.arguments import check_real, count, names_right_word
+from almostsure.arguments import check_positive, check_real, count, names_right_word
 from almostsure.errors import ArgumentError
 
 LEAST = {"n_envs": 1, "n_steps": 2, "batch_size": 2, "n_epochs": 1, "max_episode_steps": 1}
@@ -64,6 +64,8 @@ class Settings:
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
             _set(self, name, count(name, getattr(self, name), least=least))
+        if not isinstance(self.net_arch, (tuple, list)):
+            raise ArgumentError(f"net_arch must be a tuple of sizes, such as (64, 64); got {self.net_arch!r}")
         _set(self, "net_arch", tuple(count("net_arch", size) for size in self.net_arch))
         for name in ("discount", "gae_lambda"):
             share = check_real(name, getattr(self, name))
@@ -72,13 +74,15 @@ class Settings:
         share = check_real("exploring_starts", self.exploring_starts)
         if not 0 <= share <= 1:
             raise ArgumentError(f"exploring_starts must lie in 0 … 1; got {share:g}")
-        first, last = self.ent_coef
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate) and first >= 0 and last >= 0):
+        _set(self, "learning_rate", check_positive("learning_rate", self.learning_rate))
+        if not isinstance(self.ent_coef, (tuple, list)) or len(self.ent_coef) != 2:
             raise ArgumentError(
-                f"learning_rate must be positive, and ent_coef two numbers, 0 or more; got {self.learning_rate!r} and "
-                f"{self.ent_coef!r}"
+                f"ent_coef must be two numbers, of the first and of the last update; got {self.ent_coef!r}"
             )
-        _set(self, "ent_coef", (float(first), float(last)))
+        first, last = (check_real("ent_coef", number) for number in self.ent_coef)
+        if not 0 <= min(first, last) <= max(first, last) < math.inf:
+            raise ArgumentError(f"ent_coef must be two finite numbers, 0 or more; got {self.ent_coef!r}")
+        _set(self, "ent_coef", (first, last))
 
     def for_steps(self, steps: int) -> Settings:
         """The same settings, with rollouts that fit into that many steps."""
