@@ -43,10 +43,13 @@ def test_a_line_per_minute_when_not_on_a_terminal(monkeypatch):
     with Bar("next", None) as bar:
         now[0] += 60
         bar.update(1_000)
+        now[0] += 60
+        bar.update(2_000, "2,000 states")
     assert stream.getvalue().splitlines() == [
         "work: 5,000 of 10,000, half, much memory; after 1 min",
         "work: 6,000 of 10,000, much memory; after 3 min",
         "next: 1,000; after 1 min",
+        "next: 2,000 states; after 2 min",
     ]
 
 

@@ -58,6 +58,7 @@ class Bar:
     def _print_line(self, done: int, note: str, minutes: int) -> None:
         """One line, for logs and pipes."""
         share = f"{done:,}" if self.total is None else f"{done:,} of {self.total:,}"
+        share = "" if self.total is None and note else share  # then the note says how much is done
         text = ", ".join(filter(None, (share, note, self.notice)))
         print(f"{self.title}: {text}; after {minutes:,} min", file=sys.stderr, flush=True)
 
