@@ -347,8 +347,10 @@ def test_a_goal_without_reward_leads_to_the_question_how_probable_it_is(
         "mdp module m x : [0..2] init 0; [a] x=0 -> 0.5 : (x'=1) + 0.5 : (x'=2); [b] x=0 -> (x'=2); endmodule"
     )
     asked = ("solve", "slip.prism", "--damage", "x=2", "--goal", "x=1", "--budget", "1")
-    assert "--goal x=1 --reward x=1 --budget 1" in here(*asked).out
+    assert "--reward x=1 --goal x=1 --budget 1" in here(*asked).out
+    assert here(*asked, "--reward", "steps", "--cost", "steps").out.endswith("--reward x=1 --goal x=1 --budget 1\n")
     assert json.loads(here(*asked, "--reward", "x=1", "--json").out)["value"] == 0.5
+    assert "a budget of 0: no step of the model does damage\n" in here("budget", "slip.prism", "--damage", "x=3").out
 
 
 def test_prism_models(here: Callable[..., Any], tmp_path: Path) -> None:

@@ -114,16 +114,34 @@ def test_state_rewards_that_storm_cannot_read_again_are_refused_at_deadlocks_onl
         from_prism(path, damage="default")
 
 
-def test_damage_of_locations_is_refused_where_deadlocks_may_have_some(tmp_path: Path) -> None:
+def test_damage_of_locations_is_refused_where_deadlocks_have_some(tmp_path: Path) -> None:
     model = jani(2, 2)
-    model["automata"][0]["locations"][1]["transient-values"].append({"ref": "hurt", "value": 5})
+    rewarded = {"ref": "hurt", "value": 5}
+    model["automata"][0]["locations"][1]["transient-values"].append(rewarded)
     path = tmp_path / "step.jani"
     path.write_text(json.dumps(model))
     assert from_prism(path, damage="hurt").max_damage == 5
     del model["automata"][0]["edges"][1]
     path.write_text(json.dumps(model))
-    with pytest.raises(ModelError, match="must be 0 where runs end; got possibly the reward of a location at state 1"):
+    with pytest.raises(ModelError, match="must be 0 where runs end; got the reward of a location at state 1"):
         from_prism(path, damage="hurt")
+    before, after = model["automata"][0]["locations"]
+    before["transient-values"] = [after["transient-values"].pop()]
+    path.write_text(json.dumps(model))
+    assert from_prism(path, damage="hurt").max_damage == 7
+
+
+@pytest.mark.parametrize(
+    ("damage", "way"), [("hurt>1", "pass its name alone"), ("enters:end", "let a lasting variable remember it")]
+)
+def test_conditions_on_what_steps_assign_are_refused(tmp_path: Path, damage: str, way: str) -> None:
+    model = jani(2, 2)
+    model["automata"][0]["edges"][0]["destinations"][0]["assignments"].append({"ref": "end", "value": True})
+    path = tmp_path / "step.jani"
+    path.write_text(json.dumps(model))
+    with pytest.raises(ModelError, match=f"states do not show what steps assign to it. To count that, {way}"):
+        from_prism(path, damage=damage)
+    assert from_prism(path, damage="hurt").max_damage == 2
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,8 @@ def _needs_at_start(minimal: Needs, steps: str = "") -> str:
         why = ": less cannot be promised with probability one" if least and not steps else ""
         if least and minimal.less_may_do:
             why = ": some intervals begin at 0, and what they allow may be impossible"
+        if not minimal.mdp.max_damage:
+            why = ": no step of the model does damage"
         return f"needs a budget of {minimal.at_most(minimal.mdp.show_damage(least))}{steps}{why}"
     if minimal.cap is not None and minimal.mdp.unknown is None:
         return f"needs more than {minimal.cap}, the cap{steps}{origin.if_positive}"

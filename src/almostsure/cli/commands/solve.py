@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -217,7 +216,8 @@ def _next_steps(task: Task, solution: Solution, output: Path | None) -> list[str
     asked, discount = _as_options(solution.constraint), discount_option(solution.discount)
     horizon = typed(horizon=solution.policy.horizon)
     if task.goal is not None and not task.mdp.reward.any():
-        return [f"almostsure solve {task.arguments} --reward {shlex.quote(task.goal)} {asked}{horizon}{discount}"]
+        rewarded = replace(task, reward=task.goal, cost=None)
+        return [f"almostsure solve {rewarded.arguments} {asked}{horizon}{discount}"]
     played = f"{asked}{horizon}" if output is None else f"--policy {word(output)}"
     simulate = f"almostsure simulate {task.arguments} {played}{discount}"
     return [simulate] if horizon else [simulate, f"almostsure report {task.arguments} {asked}{discount}"]

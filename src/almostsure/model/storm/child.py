@@ -299,10 +299,12 @@ class _Program(_Source):
         self.program, properties = stormpy.io.instantiate_constants(program, constants, properties)
         self.properties = {entry.get_name(): entry.get_raw_formula() for entry in properties}
         damage = request["damage"].removeprefix("reward:")
+        self.fleeting: set[str] = set()
         if self.is_jani:
             with open(path, encoding="utf-8-sig") as file:
                 content = json.load(file)
             self.names, self.values = _names_in_jani(content, constants)
+            self.fleeting = _on_edges(content)
             rewards = _on_locations(content, damage)
         else:
             self.names, self.values = _names_in_prism(self.program)
@@ -314,7 +316,7 @@ class _Program(_Source):
     def _where(self, text: str) -> Any:
         """A condition; all states if Storm cannot read it, as a variable may have the name of an operator."""
         try:
-            return self.formula(text, self.program)
+            return self.formula(self._qualified(text), self.program)
         except RuntimeError:
             return self.formula("true", self.program)
 
@@ -329,7 +331,10 @@ class _Program(_Source):
     def _add_condition(self, role: str, text: str) -> None:
         """Parse ``text`` as a condition on states, unless it is the name of a label, reward structure or action."""
         kinds = {"goal": ("label",), "damage": tuple(self.names)}.get(role, ("label", "reward"))
-        if text in BUILT_IN or any(text in self.names[kind] for kind in kinds):
+        if text in BUILT_IN or any(text in self.names[kind] for kind in kinds if kind != "label"):
+            return
+        self._check_lasting(text)
+        if text in self.names["label"]:
             return
         is_unknown = re.fullmatch(r"\w+", self._qualified(text)) and not self._is_known(text)
         if role in ("reward", "cost") and (text == STEPS or is_unknown):
@@ -352,6 +357,14 @@ class _Program(_Source):
             elif NOT_BOOLEAN in message:
                 message = "its value is a number, not true or false"
             raise _no_condition(text, message) from None
+
+    def _check_lasting(self, text: str) -> None:
+        """Refuse conditions on variables that steps assign, and that states do not keep."""
+        for word in re.findall(r"\w+", text):
+            if word in self.fleeting:
+                way = "pass its name alone" if word in self.names["reward"] else "let a lasting variable remember it"
+                rule = f"{text!r} must be about states; {word} is transient, and states do not show what steps assign"
+                raise Problem(f"{rule} to it. To count that, {way}.")
 
     def _qualified(self, text: str) -> str:
         """Variables of a JANI automaton with the names that Storm gives them: ``A_x`` for ``x``, if that is unique."""
@@ -543,6 +556,16 @@ def _names_in_jani(content: dict[str, Any], given: dict[str, Any]) -> tuple[dict
     return names, {name: str(value).lower() for name, value in plain.items()}
 
 
+def _on_edges(content: dict[str, Any]) -> set[str]:
+    """The transient variables of a JANI file that its edges assign."""
+    places = [content, *content.get("automata", ())]
+    edges = [edge for place in places for edge in place.get("edges", ())]
+    parts = edges + [part for edge in edges for part in edge["destinations"]]
+    assigned = [entry["ref"] for part in parts for entry in part.get("assignments", ())]
+    transient = {entry["name"] for place in places for entry in place.get("variables", ()) if entry.get("transient")}
+    return {name for name in transient if name in assigned}
+
+
 def _on_states(program: str, name: str) -> dict[str, str]:
     """The state rewards of a structure in a program printed by Storm, and the condition under which each is not 0."""
     head = rf'rewards(?: "{re.escape(name)}"){"?" if name == "default" else ""}'
@@ -552,10 +575,10 @@ def _on_states(program: str, name: str) -> dict[str, str]:
 
 
 def _on_locations(content: dict[str, Any], name: str) -> dict[str, str]:
-    """The same for a JANI file: any state, if any location has a reward."""
+    """The same for a JANI file: the reward of a location, if any has one."""
     places = [place for automaton in content.get("automata", ()) for place in automaton["locations"]]
     rewarded = any(entry["ref"] == name for place in places for entry in place.get("transient-values", ()))
-    return {"possibly the reward of a location": "true"} if rewarded else {}
+    return {"the reward of a location": f"{name} != 0"} if rewarded else {}
 
 
 def _parse_prism(stormpy: Any, path: str) -> Any:

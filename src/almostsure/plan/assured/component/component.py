@@ -110,6 +110,7 @@ class Component:
             return None
         if self.engine.discount == 1 and self.most >= 0:
             self.hint, self.all_sure = None, False  # where staying is free, an equally good choice may never leave
+            settle_best_exits(self, 0.0)  # often settles all, and takes less time than to collapse end components
             if self._collapse():
                 self.build_equations()
             for _ in range(SUMMITS):
@@ -412,8 +413,10 @@ class Component:
     def _settle_gains(self) -> bool:
         """Settle the component if gains inside it may go on for ever, or cancel out; False if they do neither."""
         inner = self.call(places.inner_graph, self.game, self.bounds, self.members, False)
-        _, inside = self.call(places.end_components, inner)
-        gains = self.game.gain[self.graph.origin[inside.origin]]
+        gains = self.game.gain[self.graph.origin[inner.origin]]
+        if (gains > 0).any():
+            _, inside = self.call(places.end_components, inner)
+            gains = self.game.gain[self.graph.origin[inside.origin]]
         if not (gains > 0).any():
             return False
         from almostsure.plan.assured.component.gains import settle_gains

@@ -17,8 +17,11 @@ MANY = 16  # a round must settle at least 1 in this many positions
 LEVEL = 4e-16  # the relative difference up to which the values of choices count as equal
 
 
-def settle_best_exits(component: Component) -> bool:
+def settle_best_exits(component: Component, least: float = -np.inf) -> bool:
     """Settle and remove the positions that attain the best exit almost surely; False if too few do.
+
+    Where free end components have not been collapsed, a run may stay for ever for 0, so the best exit must be worth at
+    least that much: ``least``.
 
     Let no choice that cannot leave have a reward above 0, and let c be the largest mean value of a choice given that
     it leaves.  Then u = c is an upper bound for all positions.  A position that can leave almost surely using only
@@ -31,6 +34,8 @@ def settle_best_exits(component: Component) -> bool:
     worth = np.where(raw.constant == 0, np.inf, -np.inf)
     worth[leaves] = raw.constant[leaves] / raw.leak[leaves]
     top = float(worth[leaves].max())
+    if top < least:
+        return False
     usable, queue = worth >= top - LEVEL * abs(top), np.arange(size, dtype=np.uint32)
     queue = queue[: component.call(parts.leave_surely, raw, size, usable, queue)]
     if MANY * queue.size < size:
@@ -42,8 +47,8 @@ def settle_best_exits(component: Component) -> bool:
     component.write(policy[queue], value)
     others = component.sorted[~there[component.bounds.place[component.sorted]]]
     component.bounds.policy[others] = NOWHERE  # for them only the upper bound is proved
-    least, flat = float(worth[policy[queue]].min()), np.ones(size)  # of a choice that leaves: there is one
-    if not plains.widen_until_proved(component, (least * flat, flat), (top * flat, flat), 0.0):
+    low, flat = float(worth[policy[queue]].min()), np.ones(size)  # of a choice that leaves: there is one
+    if not plains.widen_until_proved(component, (low * flat, flat), (top * flat, flat), 0.0):
         return False
     _remove_positions(component, there)
     return True
