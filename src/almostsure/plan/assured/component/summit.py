@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from almostsure.plan.assured.component.component import Component
 
 MANY = 16  # a round must settle at least 1 in this many positions
-LEVEL = 4e-16  # the relative difference up to which the values of choices count as equal
+LEVEL = 4e-16  # the relative difference up to which the values of choices count as equal; more if exits are uncertain
 
 
 def settle_best_exits(component: Component, least: float = -np.inf) -> bool:
@@ -25,8 +25,9 @@ def settle_best_exits(component: Component, least: float = -np.inf) -> bool:
 
     Let no choice that cannot leave have a reward above 0, and let c be the largest mean value of a choice given that
     it leaves.  Then u = c is an upper bound for all positions.  A position that can leave almost surely using only
-    choices with value c has exactly that value, and l = c is a lower bound however long leaving takes.  Other proofs
-    widen the bounds with the time that equally good choices may take, and here all choices may be equally good.
+    choices with value c has exactly that value, and l = c is a lower bound however long leaving takes (or the least
+    value of these choices, where the values of exits have errors).  Other proofs widen the bounds with the time that
+    equally good choices may take, and here all choices may be equally good.
     """
     raw, size, leaves = component.raw, component.raw.ptr.size - 1, component.raw.leak > 0
     if size == 0 or not leaves.any() or (raw.constant[~leaves] > 0).any():
@@ -36,7 +37,8 @@ def settle_best_exits(component: Component, least: float = -np.inf) -> bool:
     top = float(worth[leaves].max())
     if top < least:
         return False
-    usable, queue = worth >= top - LEVEL * abs(top), np.arange(size, dtype=np.uint32)
+    level = max(LEVEL * abs(top), min(component.exit_error, plains.GRAIN * abs(top)))
+    usable, queue = worth >= top - level, np.arange(size, dtype=np.uint32)
     queue = queue[: component.call(parts.leave_surely, raw, size, usable, queue)]
     if MANY * queue.size < size:
         return False
