@@ -1,7 +1,9 @@
 """Explanations: their plays are possible in the model, and do the damage that they claim."""
 
+from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -175,6 +177,37 @@ def test_unobserved_outcomes_are_called_unknown(tmp_path):
         asure.solve_policy(mdp, asure.AlmostSure(1))
     with pytest.raises(Infeasible, match=r"^a budget of 1 is not known to suffice for 2 steps"):
         asure.solve_policy(mdp, asure.AlmostSure(1), horizon=2)
+
+
+@pytest.mark.parametrize("cap", [None, 2])
+def test_what_is_unknown_is_not_called_infinite(cap):
+    """Damage that is forced only if the agent avoids what is unknown is not forced; one that is forced anyway is."""
+    rng, said = np.random.default_rng(5), Counter()
+    for _ in range(60):
+        world = asure.from_transitions(np.repeat(range(6), 2), [0, 1] * 6, [0] * 12, [1] * 12, [0] * 12, [0] * 12)
+        counts = Counts(world)
+        for choice in np.flatnonzero(rng.random(12) < 0.8).tolist():
+            for _ in range(2):
+                counts.see(choice, int(rng.integers(6)), int(rng.random() < 0.4))
+        minimal = asure.minimal_budget(counts.to_mdp("refuse"), cap=cap)
+        hope = asure.minimal_budget(counts.to_mdp("allow"), cap=cap).of_state
+        for state in np.flatnonzero(minimal.of_state[:6] == asure.INFINITE).tolist():
+            why = minimal.explain(state)
+            assert why.is_unknown == (hope[state] < asure.INFINITE)
+            assert why.complete
+            if why.is_unknown:
+                assert (why.steps[-1].next_state, why.trap) == (minimal.mdp.unknown, ())
+                assert why.damage <= hope[state]
+                assert "∞" not in str(why)
+            else:
+                assert minimal.mdp.unknown not in (step.next_state for step in why.steps)
+                assert "unknown" not in str(why)
+                assert why.trap or why.damage > cap
+            said[why.is_unknown] += 1
+        for state in np.flatnonzero(minimal.of_state < asure.INFINITE).tolist():
+            assert "∞" not in str(minimal.explain(state))
+    assert min(said.values()) > 10
+    assert len(said) == 2
 
 
 def test_unknown_states_and_actions_are_refused():

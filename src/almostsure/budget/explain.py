@@ -3,7 +3,12 @@
 Nature's responses follow the certificate (:mod:`almostsure.budget.certificate`): for every choice there is an outcome
 that does damage now, or leads to a state that needs more or has a smaller rank.  The agent plays the choice that needs
 least; the others are listed with their needs.  The play ends when a finite budget is spent, or, for an infinite one,
-when it returns to an earlier state with damage in between; in a learned model also at the unknown state.
+when it returns to an earlier state with damage in between.
+
+In a learned model an infinite need is unknown if it is finite once the unknown state is taken to be harmless.  Then the
+agent plays the choice that needs least in *that* model, M, while nature still follows the certificate.  In M the play
+does no more damage than a finite need, and every cycle of the certificate does damage: the play ends at the unknown
+state.  If the need is infinite in M, too, the observed outcomes suffice, and M is the model that is explained.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import numpy as np
 
 from almostsure.budget.certificate import show
 from almostsure.budget.minimal import INFINITE
+from almostsure.budget.solve import if_unknown_is_harmless
 from almostsure.errors import CertificateError
 from almostsure.model.mdp import MDP
 from almostsure.model.naming import shown
@@ -62,6 +68,7 @@ class Explanation:
     steps: tuple[Step, ...]
     trap: tuple[int, ...]  # if no budget suffices: the states of a cycle on which nature forces damage every time
     complete: bool  # False if the play was cut because it is too long
+    is_unknown: bool  # whether the need is infinite only because too little of a learned model is known
 
     @property
     def damage(self) -> int:
@@ -110,12 +117,6 @@ class Explanation:
             )
         return f"{subject} needs ∞: no finite budget suffices, nature can force damage for ever{doubt}."
 
-    @property
-    def is_unknown(self) -> bool:
-        """Whether the need is infinite only because the play leads to the unknown state of a learned model."""
-        last = self.steps[-1].next_state if self.steps else self.state
-        return self.needs == INFINITE and last == self.mdp.unknown
-
     def _moves(self) -> list[str]:
         steps, spent, lines = self.steps, 0, []
         for i, step in enumerate(steps):
@@ -134,8 +135,8 @@ class Explanation:
         return shown(self.mdp.action_name(action))
 
     def show(self, needs: int) -> str:
-        """The need of an action as text: "unknown" if this play leads to the unknown state."""
-        if needs == INFINITE and self.is_unknown:
+        """The need of an action as text: "unknown" if too little may be known, as in a learned model."""
+        if needs == INFINITE and self.mdp.unknown is not None and (self.is_unknown or self.needs < INFINITE):
             return "unknown"
         return show(needs) if self.cap is None or needs < INFINITE else f"more than {self.cap}"
 
@@ -154,14 +155,22 @@ def explain(minimal: MinimalBudget, state: int | str | Mapping[str, Any], action
     s = mdp.state(state)
     first = None if action is None else mdp.choice(s, action)
     needs = int(minimal.of_state[s] if first is None else minimal.of_choice[first])
-    steps, trap, complete = _play(minimal, s, first) if needs else ((), (), True)
+    guide, is_unknown = minimal, False
+    if needs == INFINITE and mdp.unknown is not None:
+        guide = if_unknown_is_harmless(minimal)
+        is_unknown = (guide.of_state[s] if first is None else guide.of_choice[first]) < INFINITE or s == mdp.unknown
+        minimal = minimal if is_unknown else guide
+    steps, trap, complete = _play(minimal, guide, s, first) if needs else ((), (), True)
     return Explanation(
         mdp=mdp, state=s, action=None if first is None else int(mdp.choice_action[first]), needs=needs,
-        cap=minimal.cap, steps=steps, trap=trap, complete=complete,
+        cap=minimal.cap, steps=steps, trap=trap, complete=complete, is_unknown=is_unknown,
     )  # fmt: skip
 
 
-def _play(minimal: MinimalBudget, s: int, first: int | None) -> tuple[tuple[Step, ...], tuple[int, ...], bool]:
+def _play(
+    minimal: MinimalBudget, guide: MinimalBudget, s: int, first: int | None
+) -> tuple[tuple[Step, ...], tuple[int, ...], bool]:
+    """Nature's answers by the certificate of ``minimal``, to an agent that plays what needs least by ``guide``."""
     steps: list[Step] = []
     seen: dict[int, int] = {}
     spent = 0
@@ -176,18 +185,18 @@ def _play(minimal: MinimalBudget, s: int, first: int | None) -> tuple[tuple[Step
             seen[s] = len(steps)
         if len(steps) == LONGEST:
             return tuple(steps), (), False
-        step = exchange(minimal, s, choice)
+        step = exchange(minimal, s, choice, guide=guide)
         steps.append(step)
         spent += step.damage
         s, choice = step.next_state, None
     return tuple(steps), (), True
 
 
-def exchange(minimal: MinimalBudget, s: int, choice: int | None) -> Step:
-    """One step of an explanation: from the state ``s``, with ``choice`` or else with the choice that needs least."""
+def exchange(minimal: MinimalBudget, s: int, choice: int | None, *, guide: MinimalBudget | None = None) -> Step:
+    """One step of an explanation: from ``s``, with ``choice`` or else the one that needs least (by ``guide``)."""
     mdp = minimal.mdp
     choices = mdp.choices(s)
-    needs = minimal.of_choice[choices.start : choices.stop]
+    needs = (guide or minimal).of_choice[choices.start : choices.stop]
     played = choices.start + int(np.argmin(needs)) if choice is None else choice
     outcome = _answer(minimal, s, played, any_cost=choice is not None)
     others = tuple(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Literal, overload
 
+import numpy as np
+
 from almostsure.arguments import names_right_word, one_of
 from almostsure.budget.certificate import Bounded, check_minimal_budget
 from almostsure.budget.horizon import HorizonBudget
@@ -109,7 +111,7 @@ def _solved(mdp: MDP, cap: int | None, backend: str, check: str) -> MinimalBudge
     took = time.perf_counter() - start
     small = mdp.num_outcomes <= SMALL
     verify = check == "always" or (check == "auto" and (small or mdp.num_outcomes * CHECK_RATE < took / 10))
-    minimal = _minimal(mdp, answer, cap, engine)
+    minimal = _minimal(mdp, answer, engine, cap=cap)
     if not verify:
         return minimal
     try:
@@ -117,6 +119,18 @@ def _solved(mdp: MDP, cap: int | None, backend: str, check: str) -> MinimalBudge
     except KeyboardInterrupt:
         raise Interrupted("interrupted while verifying the certificate; .kept is complete.", kept=minimal) from None
     return minimal.verified()
+
+
+def if_unknown_is_harmless(minimal: MinimalBudget) -> MinimalBudget:
+    """The budget of a learned model if its unknown state did no damage; what is infinite then is so for certain."""
+    mdp = minimal.mdp
+    support = Support(
+        choice_ptr=mdp.choice_ptr,
+        outcome_ptr=mdp.outcome_ptr,
+        successor=mdp.successor,
+        damage=np.where(mdp.successor == mdp.unknown, np.uint8(0), mdp.damage),
+    )
+    return _minimal(mdp, *_run(support, minimal.limit, "auto"), cap=minimal.cap)
 
 
 def _run(support: Support, cap: int, backend: str) -> tuple[Answer, str]:
@@ -137,7 +151,7 @@ def _run(support: Support, cap: int, backend: str) -> tuple[Answer, str]:
         return solve_levels(support, cap=cap, report=report), "compiled engine"
 
 
-def _minimal(mdp: MDP, answer: Answer, cap: int | None, engine: str) -> MinimalBudget:
+def _minimal(mdp: MDP, answer: Answer, engine: str, *, cap: int | None) -> MinimalBudget:
     return MinimalBudget(
         mdp=mdp, of_state=answer.of_state, of_choice=answer.of_choice, rank=answer.rank, cap=cap, engine=engine
     )
@@ -146,7 +160,7 @@ def _minimal(mdp: MDP, answer: Answer, cap: int | None, engine: str) -> MinimalB
 def _interrupted(mdp: MDP, answer: Answer | None) -> Interrupted:
     if answer is None:
         return Interrupted("interrupted before level 0 was complete; there is no partial result.")
-    kept = _minimal(mdp, answer, answer.cap, "compiled engine, interrupted")
+    kept = _minimal(mdp, answer, "compiled engine, interrupted", cap=answer.cap)
     return Interrupted(
         f"interrupted; budgets up to {answer.cap} are exact, all others are larger. "
         f"The error's .kept is a MinimalBudget with cap={answer.cap}, and safe to use.",
