@@ -32,6 +32,16 @@ def test_the_summary_is_on_the_page(visit, hazard):
     assert asure.example("hazard-map").fingerprint in page.inner_text("#fingerprint")
 
 
+def test_what_is_unknown_in_a_learned_model_is_not_called_infinite(visit, tmp_path):
+    log = {"s": [0] * 300, "a": [0] * 300, "s'": [1] * 300, "d": [0] * 300, "terminated": [True] * 300}
+    learned = asure.learn_from_logs(log, mu=0.1, delta=0.01, num_states=2, actions=2)
+    page = visit(write_report(learned.mdp, tmp_path / "learned.html", budget=0))
+    page.locator("#levels button").last.click()
+    assert "What state 1 needs is unknown: too little was learned." in page.inner_text("#witness")
+    assert "∞" not in page.inner_text("#witness") + page.inner_text("#levels")
+    assert "not known to be safe" in page.inner_text("#levels")
+
+
 def test_the_slider_shrinks_the_safe_region(visit, quicksand):
     page = visit(quicksand)
     slider = page.locator("#budget")

@@ -81,6 +81,7 @@ def _model(study: Study) -> dict[str, Any]:
         "learned": mdp.origin.learned,
         "atMost": study.minimal.at_most(""),
         "ifPositive": mdp.origin.if_positive,
+        "hasUnknown": mdp.unknown is not None,
         "starts": [list(start) for start in starts],
         "numStarts": int(mdp.initial_states.size),
         "actions": None

@@ -331,6 +331,14 @@ def test_policies_for_a_sampler_are_evaluated_by_playing():
     assert "evaluated in 1,000 episodes" in str(result)
 
 
+def test_a_comparison_says_that_unknown_choices_overspend():
+    log = {"s": [0] * 300, "a": [0] * 300, "s'": [1] * 300, "d": [0] * 300, "terminated": [True] * 300}
+    learned = asure.learn_from_logs(log, mu=0.1, delta=0.01, num_states=2, actions=2)
+    assert "Unknown choices end in a state with damage in every step" in str(compare(learned.mdp, 0, steps=50, seeds=1))
+    known = asure.learn_minimal_budget("paper", mu=0.3, delta=0.1, seed=0).mdp
+    assert "Unknown choices" not in str(compare(known, 1, steps=50, seeds=1))
+
+
 def test_a_comparison_in_a_learned_model_says_so(corridor):
     learned = asure.learn_minimal_budget(corridor, mu=1 / 3, delta=0.05, seed=0)
     result = compare(learned.mdp, 2, "shielded", steps=200, seeds=1)

@@ -181,8 +181,16 @@ class _Task:
             random=self.random,
             optimum=self.optimum,
             sampled_episodes=None if self.ground.source is None else EPISODES,
-            learned="" if self.ground.model is None else self.ground.model.origin.learned,
+            learned="" if self.ground.model is None else _learned(self.ground.model),
         )
+
+
+def _learned(mdp: MDP) -> str:
+    """The assumptions of a learned model, and what its unknown choices do; empty for other models."""
+    unknown = (
+        "" if mdp.unknown is None else " Unknown choices end in a state with damage in every step: they overspend."
+    )
+    return mdp.origin.learned + unknown
 
 
 def _chosen(given: str | Learner | Iterable[str | Learner] | None) -> list[Learner]:

@@ -19,6 +19,13 @@ class Training:
     """The result of one run of a learner: the policy to deploy, and the episodes of training.
 
     An episode that was unfinished at the end of training is listed only if it had overspent.
+
+    Examples
+    --------
+    >>> from almostsure.learn.learners import ShieldedQ
+    >>> training = ShieldedQ().train("corridor", 3, steps=500, seed=0)
+    >>> training.policy.budget, training.ends.shape == training.returns.shape == training.damages.shape
+    (3, True)
     """
 
     policy: Policy  # the policy to deploy

@@ -60,7 +60,8 @@ const plain = (text) => String(text).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => (c 
 const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 const LONGEST_NAME = 120;
 const nameOf = (text) => shorten(plain(text.length > LONGEST_NAME ? text.slice(0, LONGEST_NAME + 1) : text), LONGEST_NAME);
-const showNeed = (need) => (need === INFINITE || need === null ? "∞" : String(need));
+const NEVER = DATA.model.hasUnknown ? "?" : "∞"; // in a learned model, more outcomes may show that a budget suffices
+const showNeed = (need) => (need === INFINITE || need === null ? NEVER : String(need));
 const count = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
 function percent(p) {

@@ -91,6 +91,7 @@ function witnessPart(state) {
       step.damage ? [", ", make("span", { class: "hurt" }, `damage ${step.damage}`), `; ${spent} so far`] : ", no damage");
   });
   const why = found.needs === 0 ? `${who} needs 0: all damage can be avoided from there.`
+    : found.needs === INFINITE && DATA.model.hasUnknown ? `What ${who} needs is unknown: too little was learned.`
     : found.needs === INFINITE ? `${who} needs ∞: no finite budget suffices, since unlimited damage can be forced${DATA.model.ifPositive}.`
       : `${who} needs ${DATA.model.atMost}${found.needs}: this much damage can be forced, whatever the agent does afterwards${DATA.model.ifPositive}.`;
   return make("div", { class: "witness", id: "witness" },
@@ -98,7 +99,7 @@ function witnessPart(state) {
     make("p", null, why),
     items.length ? make("ol", null, items) : "",
     found.steps.length > 200 ? make("p", { class: "dim" }, `… and ${found.steps.length - 200} more steps.`) : "",
-    found.trap.length ? make("p", null, "A cycle, with damage in each round: ", [...found.trap.slice(0, 12), found.trap[0]].map(stateName).join(" → "), ".") : "",
+    found.trap.length && !DATA.model.hasUnknown ? make("p", null, "A cycle, with damage in each round: ", [...found.trap.slice(0, 12), found.trap[0]].map(stateName).join(" → "), ".") : "",
     !found.complete && !found.trap.length ? make("p", { class: "dim" }, "… it continues through states that are not in this file.") : "",
     choice ? make("details", null, make("summary", { "data-key": "outcomes" }, `Outcomes of ${actionName(choice.action)}`),
       make("table", null, make("thead", null, make("tr", null, ["probability", "to", "reward", "damage"].map((h) => make("th", { scope: "col" }, h)))),

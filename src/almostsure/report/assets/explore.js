@@ -118,7 +118,7 @@ function drawLegend() {
   }
   items.push(make("span", null, graph ? box(palette.unsafe) : box(palette.unsafe, palette.hatch), graph ? "dashed: not safe with the budget left" : "not safe with the budget left"));
   if (graph && STATES.play) items.push(make("span", null, swatch((p) => { p.fillStyle = palette.assured; p.fillRect(0, 15, 36, 6); }), "best action"));
-  if (DATA.levels.infinite) items.push(make("span", null, box(palette.never, "rgba(255,255,255,.35)", true), "never safe"));
+  if (DATA.levels.infinite) items.push(make("span", null, box(palette.never, "rgba(255,255,255,.35)", true), DATA.model.hasUnknown ? "not known to be safe" : "never safe"));
   const small = SQUARES && SQUARES.kind !== "mosaic" && DATA.view.side === 1;
   if (small && STATES.play) items.push(make("span", null, "→ best action with the budget left there (faint: not reached by any run)"));
   if (SQUARES && SQUARES.kind !== "mosaic" && STATES.play) items.push(make("span", null, swatch((p) => { p.globalAlpha = small ? 0.45 : 1; p.fillStyle = palette.assured; p.fillRect(0, 12, 36, 12); }), shownRun().name));

@@ -21,7 +21,7 @@ function drawLevels() {
   const grid = make("div", { class: "levels-bars" });
   for (const row of rows) {
     const state = exampleOf(row);
-    const label = row.need === INFINITE ? "∞" : row.last > row.need ? `${row.need}–${row.last}` : String(row.need);
+    const label = row.need === INFINITE ? NEVER : row.last > row.need ? `${row.need}–${row.last}` : String(row.need);
     const safe = row.last <= left;
     const bar = make("div", { class: `bar${safe ? "" : " unsafe"}` });
     bar.style.width = `${100 * length(row.count)}%`;
@@ -30,7 +30,7 @@ function drawLevels() {
       make("button", { type: "button", disabled: state < 0, "data-key": label, "aria-label": `Show a state that needs ${label}`,
         onclick: () => change({ selected: state, action: null }) }, label),
       make("div", { class: "track", "aria-hidden": "true" }, bar),
-      make("span", { class: "count" }, count(row.count, "state"), safe ? "" : row.need === INFINITE ? ", never safe" : ", not safe"),
+      make("span", { class: "count" }, count(row.count, "state"), safe ? "" : row.need === INFINITE ? (DATA.model.hasUnknown ? ", not known to be safe" : ", never safe") : ", not safe"),
     );
   }
   keepFocus(byId("levels"), () => put(byId("levels"), grid,
