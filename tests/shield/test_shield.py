@@ -529,7 +529,11 @@ def test_few_look_ups_are_validated_like_many(shield: Shield, wrong: int) -> Non
             shield.mask(states, left)
 
 
-def test_the_error_of_a_mask_names_the_first_look_up_and_counts_them(shield: Shield) -> None:
+@pytest.mark.parametrize("chunk", [2, 100])
+def test_the_error_of_a_mask_names_the_first_look_up_and_counts_them(
+    shield: Shield, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("almostsure.shield.shield.CHUNK", chunk)
     states, left = np.array([0, 1, 3, 0, 3]), np.array([1, 2, 0, 2, 5])
     expected = by_hand(shield, states, left)
     assert np.array_equal(shield.mask(states, left), expected)

@@ -26,9 +26,9 @@ from almostsure.arguments import check_budget, names_right_word
 from almostsure.errors import ArgumentError, ModelError
 from almostsure.gym.autoreset import Infos, Resets, check_columns, info_of, info_of_step, merge_exactly, with_columns
 from almostsure.gym.observation import Form, Shown, show, show_final
-from almostsure.learn.damage import StepDamage, five_values, two_values
+from almostsure.learn.damage import StepDamage
 from almostsure.model.build.damage import DAMAGE_KEYS, Damage
-from almostsure.model.build.environment import SKIPPING, check_layers
+from almostsure.model.build.environment import SKIPPING, check_layers, five_values, two_values
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.model.mdp import Bools
 

@@ -23,8 +23,9 @@ from almostsure.errors import AlmostSureError
 from almostsure.gym.fitting import check_kind, most_steps
 from almostsure.gym.guarded import NO_ACTION, Forbidden, Guarded, LedgerOrPath, Mask, StateOf
 from almostsure.gym.observation import Form
-from almostsure.learn.damage import StepDamage, five_values, two_values
+from almostsure.learn.damage import StepDamage
 from almostsure.learn.ledger import Episode
+from almostsure.model.build.environment import five_values, two_values
 from almostsure.shield.protocol import Guard, Run
 
 NONE: frozenset[int] = frozenset()  # the allowed actions before the first reset, and after the end of an episode

@@ -18,8 +18,9 @@ from almostsure.gym.damage import check_resets, row_of
 from almostsure.gym.fitting import check_kind, most_steps
 from almostsure.gym.guarded import NO_ACTION, Forbidden, Guarded, LedgerOrPath, StateOf, no_action
 from almostsure.gym.observation import Form, show_final
-from almostsure.learn.damage import StepDamage, five_values
+from almostsure.learn.damage import StepDamage
 from almostsure.learn.ledger import Episode
+from almostsure.model.build.environment import five_values
 from almostsure.model.mdp import Bools
 from almostsure.shield.protocol import Guard, Run
 

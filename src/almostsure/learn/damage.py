@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any, final
 
-import numpy as np
-
 from almostsure.arguments import as_python
 from almostsure.errors import Blame, ModelError
 from almostsure.model.build.damage import DAMAGE_KEYS, Damage, check_reset, damage_function
@@ -22,8 +20,6 @@ from almostsure.model.build.validate import as_damage
 from almostsure.wording import brief
 
 RULE = re.compile(r"[<>=]|\bterminated\b")  # in a rule, but not in a key of ``info``
-INFO = (dict, Mapping)  # dict is checked much faster
-NEW = "Wrap the environment so that it follows Gymnasium's present interface."
 TRACKERS = "almostsure.gym.damage"  # the module of the wrappers that write the damage
 
 
@@ -66,16 +62,16 @@ class StepDamage:
         """The damage that ``info`` reports, unchecked; None if it reports none, ModelError if it reports two."""
         reported = None
         for key in self.keys:
-            if (value := info.get(key)) is None or value is reported:
-                continue
-            if reported is not None and _number(reported) != _number(value):
+            value = info.get(key)
+            if reported is None:
+                reported = value
+            elif value is not None and value is not reported and _number(value) != _number(reported):
                 first, second = self.keys
                 raise ModelError(
                     f"info[{first!r}] and info[{second!r}] must agree, as both may be the damage of a step; got "
                     f"{as_python(reported)!r} and {as_python(value)!r}. Say which it is with damage={first!r} or "
                     f"damage={second!r}, here or in a DamageTracker or VectorDamageTracker around the environment."
                 )
-            reported = value if reported is None else reported
         return reported
 
     def most(self, info: Mapping[str, Any]) -> Any:
@@ -89,32 +85,6 @@ class StepDamage:
             f"{sorted(map(str, info)) or 'nothing'} {where}. Pass damage=, a rule or a function of (s, a, s2, r, "
             "terminated), here or to a DamageTracker around the environment."
         )
-
-
-def two_values(result: Any) -> tuple[Any, Any]:
-    """The observation and the info of a reset; ModelError if it returned something else."""
-    if not isinstance(result, (tuple, list)) or len(result) != 2 or not isinstance(result[1], INFO):
-        raise ModelError(f"a reset must return an observation and a dictionary, info; got {brief(result)}. {NEW}")
-    return result[0], result[1]
-
-
-def five_values(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """The five values of a step; the cost, the third of six values in Safety-Gymnasium, becomes ``info["cost"]``.
-
-    Raises ModelError if it returned something else.
-    """
-    if not isinstance(result, (tuple, list)) or len(result) not in (5, 6) or not isinstance(result[-1], INFO):
-        raise ModelError(
-            "a step must return observation, reward, terminated, truncated and a dictionary, info, or six values, with "
-            f"the cost third; got {brief(result)}. {NEW}"
-        )
-    if len(result) == 6:
-        observation, reward, cost, terminated, truncated, info = result
-        if "cost" in info and not np.array_equal(info["cost"], cost):
-            raise ModelError(f"info['cost'] must be the cost of the step, {cost!r}; got {info['cost']!r}")
-        return observation, reward, terminated, truncated, {**info, "cost": cost}
-    observation, reward, terminated, truncated, info = result
-    return observation, reward, terminated, truncated, info
 
 
 def _number(value: Any) -> int | None:

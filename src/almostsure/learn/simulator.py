@@ -19,9 +19,9 @@ import numpy as np
 from almostsure.arguments import as_python
 from almostsure.errors import ArgumentError, Blame, ModelError, uninterrupted
 from almostsure.learn.copies import Frozen, reseed
-from almostsure.learn.damage import StepDamage, five_values, two_values
+from almostsure.learn.damage import StepDamage
 from almostsure.model.build.damage import Damage, known_damage
-from almostsure.model.build.environment import check_layers, discrete_size
+from almostsure.model.build.environment import check_layers, discrete_size, five_values, two_values
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage
 from almostsure.wording import brief
 

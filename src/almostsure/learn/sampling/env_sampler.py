@@ -21,12 +21,19 @@ import numpy.typing as npt
 
 from almostsure.arguments import count, names_right_word
 from almostsure.errors import Blame, ModelError
-from almostsure.learn.damage import StepDamage, five_values, two_values
+from almostsure.learn.damage import StepDamage
 from almostsure.learn.sampling.identity import identity_of
 from almostsure.learn.sampling.samplers import ABSTRACTION
 from almostsure.model.arrays import Floats, Ints
 from almostsure.model.build.damage import Damage, known_damage
-from almostsure.model.build.environment import check_layers, discrete_size, names_environment, one_environment
+from almostsure.model.build.environment import (
+    check_layers,
+    discrete_size,
+    five_values,
+    names_environment,
+    one_environment,
+    two_values,
+)
 from almostsure.model.build.given import Actions, Initial, action_row
 from almostsure.model.build.tables import from_gymnasium, without_model
 from almostsure.model.build.validate import MAX_DAMAGE, as_damage

@@ -1,4 +1,4 @@
-"""Gymnasium environments: ids as users write them, spaces and wrappers.
+"""Gymnasium environments: ids as users write them, spaces, wrappers, and what steps and resets return.
 
 ``gym:FrozenLake-v1`` is an environment registered in Gymnasium, ``gym:MODULE:ID`` one that a module registers on
 import.  ``gym:`` may be left out if only an environment is possible.
@@ -11,7 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from almostsure.errors import ArgumentError, ModelError, UnknownName, nearest
+from almostsure.wording import brief
 
 GYM = "gym:"  # before the id of an environment
 ENVIRONMENT_ID = re.compile(r"([\w.]+:)?([\w.-]+/)?[\w.-]+-v\d+")  # such as FrozenLake-v1
@@ -31,6 +34,8 @@ CHANGING = {  # wrappers of Gymnasium with a step of their own, and what they ma
     "TimeAwareObservation": ("observation",),
 }
 BASES = {"Wrapper": "", "ActionWrapper": "action", "ObservationWrapper": "observation", "RewardWrapper": "reward"}
+INFO = (dict, Mapping)  # dict is checked much faster
+NEW = "Wrap the environment so that it follows Gymnasium's present interface."
 HIDING = SKIPPING | {"StickyAction": "which action is played", "DelayObservation": "the present state"}
 
 
@@ -143,3 +148,29 @@ def check_layers(env: Any, who: str, hiding: Mapping[str, str] = HIDING, *, arou
             if kind.__name__ in hiding and kind.__module__.startswith("gymnasium."):
                 remedy = f"Put {who} inside it: {name}({who}(…))." if around else "Pass the environment inside it."
                 raise ArgumentError(f"{who} must see {hiding[kind.__name__]}; {name} inside hides that. {remedy}")
+
+
+def two_values(result: Any) -> tuple[Any, Any]:
+    """The observation and the info of a reset; ModelError if it returned something else."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2 or not isinstance(result[1], INFO):
+        raise ModelError(f"a reset must return an observation and a dictionary, info; got {brief(result)}. {NEW}")
+    return result[0], result[1]
+
+
+def five_values(result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """The five values of a step; the cost, the third of six values in Safety-Gymnasium, becomes ``info["cost"]``.
+
+    Raises ModelError if it returned something else.
+    """
+    if not isinstance(result, (tuple, list)) or len(result) not in (5, 6) or not isinstance(result[-1], INFO):
+        raise ModelError(
+            "a step must return observation, reward, terminated, truncated and a dictionary, info, or six values, with "
+            f"the cost third; got {brief(result)}. {NEW}"
+        )
+    if len(result) == 6:
+        observation, reward, cost, terminated, truncated, info = result
+        if "cost" in info and not np.array_equal(info["cost"], cost):
+            raise ModelError(f"info['cost'] must be the cost of the step, {cost!r}; got {info['cost']!r}")
+        return observation, reward, terminated, truncated, {**info, "cost": cost}
+    observation, reward, terminated, truncated, info = result
+    return observation, reward, terminated, truncated, info

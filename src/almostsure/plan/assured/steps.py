@@ -86,7 +86,7 @@ class Part(NamedTuple):
     factor: np.ndarray  # [entries], discounted probabilities, self-loops divided out
     constant: np.ndarray  # [choices], reward and value of the exits
     origin: np.ndarray  # [choices], the graph's choice; STAY: the choice to stay
-    leak: np.ndarray  # [choices], 1 − Σ factor: the probability of leaving the component, or to stay for ever
+    leak: np.ndarray  # [choices], 1 − Σ factor: the probability of leaving the component, or of staying for ever
     pred_ptr: np.ndarray  # [positions + 1], offsets of predecessors
     pred: np.ndarray  # [entries], the predecessors of each position
 

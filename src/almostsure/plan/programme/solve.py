@@ -39,7 +39,9 @@ def solve_programme(mdp: MDP, constraint: Expected | Chance, programme: Programm
     try:
         return _solve(mdp, constraint, programme, tolerance)
     except LimitReached as reached:
-        assured = None if reached.solution else _assured(mdp, constraint, programme.discount, tolerance)
+        if reached.solution is not None:
+            raise
+        assured = _assured(mdp, constraint, programme.discount, tolerance)
         if assured is None:
             raise
         text = str(reached)
